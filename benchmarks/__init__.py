@@ -1,1 +1,1 @@
-"""Measurements of the proxy beside nginx and the bare upstream; `python -m benchmarks.run`."""
+"""Benchmarks of the proxy next to nginx and the bare upstream: `python -m benchmarks.run`."""

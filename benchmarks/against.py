@@ -1,8 +1,8 @@
-"""Two trees beside each other: `python -m benchmarks.run --against COMMIT`.
+"""Comparison of two trees: `python -m benchmarks.run --against COMMIT`.
 
-The older commit is checked out into a folder of its own, and both proxies and nginx run at the same time. They are
-measured in turn, round by round, so that whatever else the machine has to do meets all of them; of each figure, and of
-how many times the older tree's it is, the median of the rounds counts.
+The older commit is checked out into a separate folder, and both proxies and nginx run at the same time. Each round
+measures them in turn, so that other load on the machine affects all of them. The results are the medians over the
+rounds of each figure, and of the ratio between the two trees.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from benchmarks.progress import Progress
 from benchmarks.targets import ROOT, Starter, Target
 
 ROUNDS = 3
-# A round takes a third of this where all is well.
+# Maximum time of a round; a normal one takes a third of it.
 ROUND_SECONDS = 160
-# The streams of one measurement begin within so many seconds.
+# Seconds over which the streams of one measurement start.
 SPREAD = 2.0
 _FEW = 50
 _HELP_SECONDS = 60
@@ -49,9 +49,9 @@ ROWS: tuple[report.Row, ...] = (
 
 
 def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, number: int = ROUNDS) -> bool:
-    """Measure nginx, the proxy of `commit` and that of this tree in so many rounds; print the table.
+    """Measure nginx, the proxy of `commit` and that of this tree in `number` rounds; print the table.
 
-    False if a measurement failed.
+    Return False if a measurement failed.
     """
     try:
         with ExitStack() as stack:
@@ -73,7 +73,7 @@ def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, nu
 
 
 def show(measured: Sequence[report.Results], rows: Sequence[report.Row], commit: str) -> report.Results:
-    """Print the medians of the rounds, and this tree in times of an older one, if there is one; return the medians."""
+    """Print the medians of the rounds and, if there is an older tree, the ratios to it; return the medians."""
     results = {name: medians([row[name] for row in measured]) for name in measured[0]}
     print("\n".join(report.table(results, rows)))
     if commit in results:
@@ -83,7 +83,7 @@ def show(measured: Sequence[report.Results], rows: Sequence[report.Row], commit:
 
 
 def rounds(text: str) -> int:
-    """Read how many rounds there shall be, from the command line."""
+    """Parse the number of rounds from the command line."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least one")
@@ -91,7 +91,7 @@ def rounds(text: str) -> int:
 
 
 def _round(number: int, running: Mapping[str, Target], sizes: Sizes, progress: Progress) -> dict[str, Figures]:
-    """Measure each of them once."""
+    """Measure each target once."""
     row: dict[str, Figures] = {}
     for name, target in running.items():
         progress.step(f"round {number}, {name}")
@@ -101,7 +101,7 @@ def _round(number: int, running: Mapping[str, Target], sizes: Sizes, progress: P
 
 
 def medians(measured: Sequence[Figures]) -> Figures:
-    """Return of each figure the median of the rounds that have it."""
+    """Return the median of each figure over the rounds that have it."""
     found: Figures = {}
     for name in {name: None for figures in measured for name in figures}:
         known = [value for figures in measured if (value := figures.get(name)) is not None]
@@ -110,19 +110,19 @@ def medians(measured: Sequence[Figures]) -> Figures:
 
 
 def times(measured: Sequence[report.Results], older: str, newer: str) -> Figures:
-    """Return each figure of the newer tree in times of the older one's: the median of the rounds that have both."""
+    """Return the ratio newer/older of each figure: the median over the rounds that have both."""
     return medians([_times(row[older], row[newer]) for row in measured])
 
 
 def _times(older: Figures, newer: Figures) -> Figures:
-    """Return the ratios of one round; none where there is nothing to divide, or to divide by."""
+    """Return the ratios of one round, without figures that are missing or zero."""
     pairs = {name: (value, older.get(name)) for name, value in newer.items()}
     return {name: value / other for name, (value, other) in pairs.items() if value is not None and other}
 
 
 @contextmanager
 def tree_of(commit: str) -> Iterator[Path]:
-    """Check out a commit beside this tree, as long as the block runs."""
+    """Check out a commit into a temporary folder for the duration of the block."""
     with tempfile.TemporaryDirectory(prefix="bench-tree-") as folder:
         tree = Path(folder, "tree")
         add = ["git", "worktree", "add", "--quiet", "--detach", str(tree), commit]
@@ -135,7 +135,7 @@ def tree_of(commit: str) -> Iterator[Path]:
 
 
 def python_of(tree: Path) -> str:
-    """Return the Python that runs an older tree: this one, or where that lacks what the tree needs, one that has it."""
+    """Return the Python for an older tree: this one, or another if this one lacks the tree's dependencies."""
     asked = subprocess.run(
         [sys.executable, "-m", "proxy", "--help"], cwd=tree, capture_output=True, timeout=_HELP_SECONDS, check=False
     )
@@ -150,7 +150,7 @@ def python_of(tree: Path) -> str:
 
 
 def _started(stack: ExitStack, starters: dict[str, Starter], port: int) -> Iterator[tuple[str, Target]]:
-    """Start all that can be started here, and let each warm up."""
+    """Start and warm up every target that is available here."""
     for name, start in starters.items():
         try:
             target = stack.enter_context(start(port))

@@ -1,8 +1,8 @@
-"""What a request costs Flask, gunicorn's threads and `requests` alone: the frame that the proxy stands in.
+"""Baseline server: Flask, gunicorn's threads and `requests`, without the proxy's own code.
 
     gunicorn --worker-class gthread benchmarks.bare_stack:app
 
-It looks at nothing: a body goes up as it came, and the answer comes back as it came. BENCH_UPSTREAM says where to.
+It forwards request and response bodies unchanged. BENCH_UPSTREAM is the URL of the upstream.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ app = Flask(__name__)
 
 @app.get("/health")
 def health() -> str:
-    """It runs."""
+    """Report that the server runs."""
     return "ok"
 
 
 @app.post("/<path:path>")
 def answer(path: str) -> Response:
-    """Send a request on, and its answer back."""
+    """Forward a request and return the response."""
     upstream = requests.post(
         f"{os.environ['BENCH_UPSTREAM']}/{path}",
         data=request.get_data(),

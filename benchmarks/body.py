@@ -1,4 +1,4 @@
-"""The request that the benchmarks send: a coding agent's turn with ten tools, so that the proxy scans all text."""
+"""Request of the benchmarks: a coding agent's turn with ten tools, so that the proxy scans all text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYSTEM = (
 )
 USER = "Explain in plain words how the event loop of this program decides what to send next, and why it is fair."
 
-# (name, what it does, {parameter: (type, what it is)}, required parameters)
+# (name, description, {parameter: (type, description)}, required parameters)
 _TOOLS: tuple[tuple[str, str, dict[str, tuple[str, str]], tuple[str, ...]], ...] = (
     (
         "read",
@@ -96,8 +96,8 @@ _TOOLS: tuple[tuple[str, str, dict[str, tuple[str, str]], tuple[str, ...]], ...]
 )
 
 
-# What the upstream calls (script.py): other parameters than those of the `write` above, by which the proxy would take
-# its arguments for another tool's, and keep all of them back.
+# Parameters of the `write` that the upstream calls (script.py). With those of the `write` above, the proxy would
+# attribute the arguments to another tool and hold them.
 _WRITE_PARAMETERS = {
     "file_path": {"type": "string", "description": "The file's path."},
     "content": {"type": "string", "description": "The whole new content of the file."},
@@ -124,7 +124,7 @@ def tools() -> list[dict[str, Any]]:
 
 
 def request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
-    """Return a whole chat request whose field `bench` tells the upstream what to answer."""
+    """Return a chat request. Its field `bench` configures the upstream's response."""
     body: dict[str, Any] = {
         "model": MODEL,
         "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}],
@@ -140,14 +140,14 @@ def request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
 
 
 def call_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
-    """Return the same request with the `write` that the upstream calls in the place of the other."""
+    """Return the same request with the `write` that the upstream calls instead of the other one."""
     asked = request(bench, stream)
     asked["tools"] = [*(tool for tool in asked["tools"] if tool["function"]["name"] != "write"), WRITE]
     return asked
 
 
 def messages_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
-    """Return the same request in the Messages API, where what the upstream is told travels as the user's id."""
+    """Return the same request for the Messages API, with `bench` encoded in the user id."""
     offered = [tool["function"] for tool in tools()]
     return {
         "model": MODEL,
@@ -166,7 +166,7 @@ def messages_request(bench: dict[str, Any], stream: bool = True) -> dict[str, An
 
 
 def responses_request(bench: dict[str, Any], stream: bool = True) -> dict[str, Any]:
-    """Return the same request in the Responses API, where what the upstream is told travels as the user's name."""
+    """Return the same request for the Responses API, with `bench` encoded in the user name."""
     return {
         "model": MODEL,
         "instructions": SYSTEM,

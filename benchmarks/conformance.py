@@ -1,13 +1,13 @@
-"""canitoolcall's adapter for a vLLM without parsers behind the proxy.
+"""canitoolcall adapter for a vLLM without parsers behind the proxy.
 
     canitoolcall run --engine benchmarks.conformance:ProxyAdapter
 
-The suite's own runner starts it, replays the fixtures and judges them. Each fixture goes through a new application, so
-that nothing it learns from one reply changes the next, and through everything behind the socket: the view, the engine
-and the API. Tools are always offered, as an agent does. `SERVED_NAME` in the environment replaces the model's own name.
+The suite's runner starts the adapter, replays the fixtures and judges them. Each fixture goes through the view, the
+engine and the API of a new application, so that no state carries over between replies. Tools are always offered, as by
+an agent. The environment variable `SERVED_NAME` replaces the model's name.
 
-An engine's tokenizers are not on this machine, so the units of a stream are characters instead of tokens: every stream
-of tokens is one of characters, too, so no token boundary is easier than these.
+Streams are split into characters instead of tokens, because the models' tokenizers are not available. Splitting at
+every character is at least as hard as splitting at tokens.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ URL = "http://127.0.0.1:1"
 
 
 class ParserlessVllm(ModelServer):
-    """vLLM without `--tool-call-parser` and `--reasoning-parser`: the model's text is the content.
+    """vLLM without `--tool-call-parser` and `--reasoning-parser`. All of the model's text is content.
 
-    Like vLLM, it rejects requests that let the model call tools, and names the weights as the model's `root`.
+    Like vLLM, it rejects requests with tools unless `tool_choice` is `none`, and returns the name of the weights as the
+    model's `root`.
     """
 
     def __init__(self, model: str, root: str, pieces: Sequence[str], finish: str) -> None:
@@ -94,7 +95,7 @@ class ProxyAdapter(Adapter):
         return self._ask(raw, deltas, tools, stream=True)
 
     def _ask(self, raw: ReplayInput, pieces: Sequence[str], tools: Sequence[ToolSpec], *, stream: bool) -> ParseResult:
-        """Return what a client of the proxy receives if the model writes these pieces."""
+        """Return the response that a client of the proxy receives if the model writes these pieces."""
         state, model = make_state(Settings(upstream=URL), read_rules(None)), _served_name(raw)
         state.snapshot.servers = {URL: ParserlessVllm(model, raw.model, pieces, "length" if raw.truncated else "stop")}
         messages = [{"role": "user", "content": "Hi"}]

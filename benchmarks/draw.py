@@ -1,4 +1,4 @@
-"""Draws what `benchmarks.growth` has measured, given as JSON on standard input; needs matplotlib and nothing else."""
+"""Plots of `benchmarks.growth` results, read as JSON from standard input. Needs only matplotlib."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 
 
 def main() -> None:
-    """Draw each plot, both axes logarithmic, with a line that is linear for comparison."""
+    """Draw each plot with logarithmic axes and a linear line for comparison."""
     for plot in json.load(sys.stdin):
         sizes = [size for size, _ in plot["points"]]
         costs = [max(cost, 1e-3) for _, cost in plot["points"]]

@@ -1,6 +1,6 @@
-"""The three fronts as a client sees them: what it asks, and what it makes of the answer and holds to be right.
+"""Clients of the three APIs: requests to send, and checks of the responses.
 
-A reading takes the events of one streamed answer, tells which of them are content, and says at the end what was wrong.
+A reading takes the events of one streamed response, counts those with content, and returns any error at the end.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Any, Protocol
 from benchmarks import body, script
 
 STAMP = re.compile(rb'"id":\s*"(?:chatcmpl-|msg_)(\d{20})"')
-# A proxy may write JSON with blanks and keys in another order than the upstream; the fields are searched apart.
+# A proxy may change whitespace and key order in JSON, so each field is searched separately.
 _CHAT_NUMBER = re.compile(rb'"content":\s*"[^"]* (\d+)"')
 _DELTA = "content_block_delta"
 _MESSAGES_NUMBER = re.compile(rb'"text":\s*"[^"]* (\d+)"')
 _TEXT_DELTA = "response.output_text.delta"
-# What a chat client is answered by, beside text.
+# Kinds of chat responses other than text.
 _PRINTED = frozenset(("printed", "found"))
 _CALLS = _PRINTED | {"call", "unescaped", "repaired"}
 _RESPONSES_NUMBER = re.compile(rb'"delta":\s*"[^"]* (\d+)"')
 
 
 class Reading(Protocol):
-    """One streamed answer of so many content events. `began` is the stream's t0, None until it was said."""
+    """Checker of one streamed response. `began` is the stream's t0, or None until an event contains it."""
 
     began: float | None
     content: int
@@ -33,14 +33,14 @@ class Reading(Protocol):
         """Take an event; return whether it is the next content event."""
 
     def error(self) -> str | None:
-        """Return what was wrong with the answer, which is over."""
+        """Return the error in the completed response; None if it is correct."""
 
 
 class ChatReading:
-    """A streamed chat completion: every content event once and in order, the finish, `[DONE]`."""
+    """A streamed chat completion: every content event once and in order, the finish reason, `[DONE]`."""
 
     def __init__(self, events: int) -> None:
-        """Expect so many content events."""
+        """Expect this number of content events."""
         self.began: float | None = None
         self.content = 0
         self._expected = events
@@ -64,7 +64,7 @@ class ChatReading:
         return False
 
     def error(self) -> str | None:
-        """Return what was wrong with the answer, which is over."""
+        """Return the error in the completed response; None if it is correct."""
         if self.content != self._expected:
             return f"{self.content} events instead of {self._expected}"
         if not self._ordered:
@@ -77,13 +77,13 @@ class ChatReading:
 
 
 class MessagesReading:
-    """A streamed message: one block of text that joins to what the upstream said, the true counts, the stop.
+    """A streamed message: one text block with the upstream's text, the correct token counts, the stop.
 
-    The events are kept, and parsed only when the answer is over, so that reading is not slow.
+    Events are only parsed after the end of the response, to keep reading fast.
     """
 
     def __init__(self, events: int, counts: bool) -> None:
-        """Expect so many `content_block_delta` events, and the prompt's tokens at the start, or no counts there."""
+        """Expect this number of `content_block_delta` events. `counts`: the first event has the prompt's tokens."""
         self.began: float | None = None
         self.content = 0
         self._expected = events
@@ -101,13 +101,13 @@ class MessagesReading:
         return True
 
     def error(self) -> str | None:
-        """Return what was wrong with the answer, which is over."""
+        """Return the error in the completed response; None if it is correct."""
         events: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events]
         said = [event for event in events if event["type"] != "ping"]
         return self._order_error(said) or self._text_error(said) or self._count_error(said)
 
     def _order_error(self, said: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with the order of the events."""
+        """Return the error in the order of the events."""
         around = [event["type"] for event in said if event["type"] != _DELTA]
         block = ["content_block_start", "content_block_stop"] if self._expected else []
         if around != ["message_start", *block, "message_delta", "message_stop"]:
@@ -117,7 +117,7 @@ class MessagesReading:
         return None
 
     def _text_error(self, said: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with the text."""
+        """Return the error in the text."""
         deltas = [event["delta"] for event in said if event["type"] == _DELTA]
         text = "".join(delta["text"] for delta in deltas)
         if text != "".join(map(script.words, range(1, self._expected + 1))):
@@ -127,7 +127,7 @@ class MessagesReading:
         return None
 
     def _count_error(self, said: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with the counts of tokens and the end."""
+        """Return the error in the token counts or the end."""
         usage = said[0]["message"]["usage"]
         if usage["input_tokens"] != self._prompt:
             return f"counts at the start {usage}"
@@ -135,13 +135,13 @@ class MessagesReading:
 
 
 class ResponsesReading:
-    """A streamed response: one item of text that joins to what the upstream said, numbers without a hole, the end.
+    """A streamed response: one text item with the upstream's text, consecutive sequence numbers, the end.
 
-    No event says when its stream began. The events are kept, and parsed only when the answer is over.
+    No event contains the stream's t0. Events are only parsed after the end of the response.
     """
 
     def __init__(self, events: int) -> None:
-        """Expect so many deltas of text."""
+        """Expect this number of text deltas."""
         self.began: float | None = None
         self.content = 0
         self._expected = events
@@ -157,12 +157,12 @@ class ResponsesReading:
         return True
 
     def error(self) -> str | None:
-        """Return what was wrong with the answer, which is over."""
+        """Return the error in the completed response; None if it is correct."""
         said: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events]
         return self._order_error(said) or self._text_error(said) or self._end_error(said)
 
     def _order_error(self, said: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with the numbers of the events, and with the first and the last one."""
+        """Return the error in the sequence numbers, or in the first or last event."""
         if not said:
             return "no event"
         numbers = [event["sequence_number"] for event in said]
@@ -174,7 +174,7 @@ class ResponsesReading:
         return None
 
     def _text_error(self, said: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with the text."""
+        """Return the error in the text."""
         deltas = [event["delta"] for event in said if event["type"] == _TEXT_DELTA]
         if "".join(deltas) != self._text():
             return "another text than the upstream said"
@@ -183,29 +183,29 @@ class ResponsesReading:
         return None
 
     def _end_error(self, said: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with the response that the last event holds."""
+        """Return the error in the response inside the last event."""
         return _response_error(said[-1]["response"], self._text(), self._expected)
 
     def _text(self) -> str:
-        """Return what the upstream said."""
+        """Return the upstream's text."""
         return "".join(map(script.words, range(1, self._expected + 1)))
 
 
 class CallReading:
-    """A streamed chat completion that is one structured call: its arguments joined are what the upstream wrote.
+    """A streamed chat completion with one structured call, whose joined arguments equal the upstream's.
 
-    How many events they leave in is the proxy's matter: one with half an escape waits for the other half.
+    The proxy may change the number of events: half of an escape is held until the other half arrives.
     """
 
     def __init__(self, fragments: tuple[str, ...]) -> None:
-        """Expect the call whose arguments the upstream writes in these pieces."""
+        """Expect a call with these fragments of arguments."""
         self.began: float | None = None
         self.content = 0
         self._arguments, self._expected = "".join(fragments), len(fragments) + 1
         self._events: list[bytes] = []
 
     def take(self, event: bytes) -> bool:
-        """Take an event; return whether it says something of the call."""
+        """Take an event; return whether it contains part of the call."""
         self.began = self.began or _began(event)
         self._events.append(event)
         if b'"tool_calls"' not in event:
@@ -214,7 +214,7 @@ class CallReading:
         return True
 
     def error(self) -> str | None:
-        """Return what was wrong with the answer, which is over."""
+        """Return the error in the completed response; None if it is correct."""
         if not self._events:
             return "no event"
         if self._events[-1][5:].strip() != b"[DONE]":
@@ -232,7 +232,7 @@ class CallReading:
 
 
 def _calls(choices: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the pieces of calls."""
+    """Return the entries of `tool_calls`."""
     return [call for choice in choices for call in choice["delta"].get("tool_calls") or ()]
 
 
@@ -242,24 +242,24 @@ def _arguments(calls: list[dict[str, Any]]) -> str:
 
 
 class PrintedReading:
-    """A streamed chat completion that is one call, printed as text: it leaves as the text that it is, or is `found`."""
+    """A streamed chat completion with one call printed as text. It stays text or, with `found`, becomes a call."""
 
     def __init__(self, events: int, *, found: bool) -> None:
-        """Expect the call that the upstream prints in so many events."""
+        """Expect the call that the upstream prints in this number of events."""
         self.began: float | None = None
         self.content = 0
         self._expected, self._found = events, found
         self._events: list[bytes] = []
 
     def take(self, event: bytes) -> bool:
-        """Take an event; return whether it says something of the call."""
+        """Take an event; return whether it contains part of the call."""
         self.began = self.began or _began(event)
         self._events.append(event)
         self.content += 1
         return True
 
     def error(self) -> str | None:
-        """Return what was wrong with the answer, which is over."""
+        """Return the error in the completed response; None if it is correct."""
         if not self._events or self._events[-1][5:].strip() != b"[DONE]":
             return "no [DONE]"
         said: list[dict[str, Any]] = [json.loads(event[5:]) for event in self._events[:-1]]
@@ -269,12 +269,12 @@ class PrintedReading:
         return self._call_error(text, calls) if self._found else self._text_error(text, calls)
 
     def _text_error(self, text: str, calls: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with a call that nobody looks for."""
+        """Return the error in a printed call that must stay text."""
         right = text == "".join(script.printed_fragments(self._expected)) and not calls
         return None if right else "another text than the upstream wrote"
 
     def _call_error(self, text: str, calls: list[dict[str, Any]]) -> str | None:
-        """Return what is wrong with a call that was found in the text."""
+        """Return the error in a call found in the text."""
         if text.strip():
             return f"{len(text)} characters of text beside the call"
         names = [call["function"]["name"] for call in calls if call["function"].get("name")]
@@ -289,10 +289,10 @@ class PrintedReading:
 
 
 class RepairedReading(PrintedReading):
-    """A streamed chat completion that is one structured call, whose quotation marks have got their backslashes."""
+    """A streamed chat completion with one structured call, with its quotation marks escaped by the proxy."""
 
     def __init__(self, events: int) -> None:
-        """Expect the call that the upstream writes in so many events, repaired."""
+        """Expect the repaired form of the call that the upstream writes in this number of events."""
         super().__init__(events, found=True)
 
     def _wanted(self) -> tuple[str, ...]:
@@ -301,10 +301,9 @@ class RepairedReading(PrintedReading):
 
 
 def request(front: str, bench: dict[str, Any], *, stream: bool, counts: bool) -> tuple[str, bytes]:
-    """Return path and body of a request to a front, `chat`, `messages` or `responses`; those of calls are chat, too.
+    """Return path and body of a request to a front: `chat`, `messages`, `responses`, or a kind of chat with calls.
 
-    With `counts` a chat client asks for the token counts in every chunk, as the proxy does by itself for a Messages
-    client where the server is vLLM.
+    `counts`: the chat client asks for token counts in every chunk, as the proxy does for Messages clients of vLLM.
     """
     if front == "messages":
         return "/v1/messages", _encoded(body.messages_request(bench, stream))
@@ -317,7 +316,7 @@ def request(front: str, bench: dict[str, Any], *, stream: bool, counts: bool) ->
 
 
 def reading(front: str, events: int, counts: bool, piece: int = 0) -> Reading:
-    """Return what reads a streamed answer of a front; `counts`: the server says them in every chunk."""
+    """Return the reading for a front. `counts`: the server sends token counts in every chunk."""
     if front in _CALLS:
         return _call_reading(front, events, piece)
     if front == "responses":
@@ -326,7 +325,7 @@ def reading(front: str, events: int, counts: bool, piece: int = 0) -> Reading:
 
 
 def _call_reading(front: str, events: int, piece: int) -> Reading:
-    """Return what reads a streamed answer that is a call."""
+    """Return the reading for a response with a call."""
     if front == "unescaped":
         return CallReading(script.unescaped_fragments(events))
     if front == "repaired":
@@ -337,7 +336,7 @@ def _call_reading(front: str, events: int, piece: int) -> Reading:
 
 
 def whole_error(front: str, answer: bytes) -> str | None:
-    """Return what was wrong with a whole answer of a front, None if nothing."""
+    """Return the error in a non-streamed response of a front; None if it is correct."""
     said: dict[str, Any] = json.loads(answer)
     if front == "messages":
         if said["content"] != [{"type": "text", "text": script.whole_text()}]:
@@ -354,7 +353,7 @@ def whole_error(front: str, answer: bytes) -> str | None:
 
 
 def _response_error(response: dict[str, Any], text: str, tokens: int) -> str | None:
-    """Return what is wrong with a response that has ended."""
+    """Return the error in a completed response."""
     if response["status"] != "completed":
         return f"a response whose status is {response['status']}"
     said = [part["text"] for item in response["output"] for part in item["content"]]
@@ -365,14 +364,14 @@ def _response_error(response: dict[str, Any], text: str, tokens: int) -> str | N
 
 
 def _stop_error(reason: str, usage: dict[str, int], tokens: int) -> str | None:
-    """Return what is wrong with the end of a message."""
+    """Return the error in the end of a message."""
     if reason != "end_turn":
         return f"stop reason {reason}"
     return _usage_error(usage, tokens)
 
 
 def _usage_error(usage: dict[str, int], tokens: int) -> str | None:
-    """Return what is wrong with the tokens that were counted."""
+    """Return the error in the token counts."""
     counts = (usage["input_tokens"], usage["output_tokens"])
     if counts != (script.PROMPT_TOKENS, tokens):
         return f"counts {counts}"
@@ -380,7 +379,7 @@ def _usage_error(usage: dict[str, int], tokens: int) -> str | None:
 
 
 def _began(event: bytes) -> float | None:
-    """Return the t0 that an event says in its id."""
+    """Return the t0 in the id of an event; None if there is none."""
     found = STAMP.search(event)
     return int(found[1]) / 1e9 if found else None
 

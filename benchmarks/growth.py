@@ -1,9 +1,8 @@
 """Cost as work grows: `python -m benchmarks.growth [--quick] [--folder FOLDER]`.
 
-Prints four tables and draws a PNG of each; matplotlib comes into an environment of its own, and without it the tables
-stay. CPU per event against streams, the time that is added against the history and the number of tools, the worker's
-memory against the size of one argument. Beside each stands by how much more than the work the cost grew where it grew
-most.
+Prints four tables and draws each as a PNG: CPU per event by number of streams, added time by size of the history and by
+number of tools, and the worker's memory by size of one argument. Below each is the steepest growth of cost relative to
+work. matplotlib is installed in a separate environment; without it, only the tables are printed.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ from benchmarks.targets import ROOT, Target, Unavailable
 
 LIMIT_SECONDS = 900
 _DRAW = Path(__file__).with_name("draw.py")
-# Events a second of all streams together; fewer streams have 50 each.
+# Total events per second. Small numbers of streams have 50 events per second each.
 _EVENTS_PER_SECOND = 4_000
 _RATE = 50.0
-# The bytes of a piece of a large argument, as it comes.
+# Size in bytes of the pieces of a large argument.
 _PIECE = 4_096
-# As many bytes of one call as are measured; by itself a proxy takes 4 MB.
+# Raise the limit for one call to the measured sizes; the default is 4 MB.
 _LARGE_CALLS = ("--max-held", str(64 * 1024 * 1024))
 KB, MB = 1_024, 1_024 * 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One measurement at several sizes, of which the quick run has the first few."""
+    """One measurement at several sizes. The quick run uses the first few."""
 
     name: str
     size: str
@@ -48,7 +47,7 @@ class Sweep:
 
 
 def cpu_per_event(port: int, streams: int) -> float:
-    """Return the CPU microseconds for an event of so many streams, which have all begun: no request's cost is in it."""
+    """Return the CPU microseconds per event of running streams, without the cost of requests."""
     rate = min(_RATE, _EVENTS_PER_SECOND / streams)
     with targets.proxy(("--max-streams", "2100"))(port) as target:
         measure.warm(target)
@@ -56,7 +55,7 @@ def cpu_per_event(port: int, streams: int) -> float:
 
 
 def added_by_history(port: int, size: int) -> float:
-    """Return the milliseconds that are added to a whole answer by a request with a history of so many bytes."""
+    """Return the milliseconds that the proxy adds to a whole response, with a history of `size` bytes."""
     said = "The tests pass now, and the loop decides what to send next by the earliest deadline. " * 12
     turns: list[dict[str, Any]] = []
     while len(turns) * len(said) < size:
@@ -67,7 +66,7 @@ def added_by_history(port: int, size: int) -> float:
 
 
 def added_by_tools(port: int, count: int) -> float:
-    """Return the milliseconds that are added to a whole answer where so many tools are offered."""
+    """Return the milliseconds that the proxy adds to a whole response, with `count` tools."""
     known = body.tools()
     asked = body.request({}, stream=False)
     asked["tools"] = []
@@ -79,7 +78,7 @@ def added_by_tools(port: int, count: int) -> float:
 
 
 def memory_of_argument(port: int, size: int) -> float:
-    """Return by how many MB the worker's memory grew at its highest, for a call with an argument of so many bytes."""
+    """Return the peak growth in MB of the worker's memory, for a call with an argument of `size` bytes."""
     events = max(20, size // _PIECE + 20)
     with targets.proxy(_LARGE_CALLS)(port) as target:
         measure.warm(target)
@@ -89,14 +88,14 @@ def memory_of_argument(port: int, size: int) -> float:
 
 
 def _highest(target: Target) -> int:
-    """Return the most bytes that its worker had."""
+    """Return the peak memory of the target's worker in bytes."""
     assert target.pid is not None
     pids = processes.family(target.pid)
     return max(processes.rss(pid, highest=True) for pid in pids[1:] or pids)
 
 
 def _added(port: int, asked: dict[str, Any]) -> float:
-    """Return the median milliseconds of a whole answer through the proxy, less those without it."""
+    """Return the median milliseconds of a whole response through the proxy minus the median without it."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file, targets.proxy()(port) as target:
         json.dump(asked, file)
         file.flush()
@@ -136,7 +135,7 @@ def main() -> int:
 
 
 def table(sweep: Sweep, points: Sequence[tuple[int, float]]) -> list[str]:
-    """Return the lines of a table, and by which power of the work the cost grew where it grew most."""
+    """Return the lines of a table, including the steepest growth."""
     lines = [f"| {sweep.size} | {sweep.cost} |", "| ---: | ---: |"]
     lines += [f"| {size:,} | {cost:.2f} |" for size, cost in points]
     power, size, more = steepest(points)
@@ -145,12 +144,12 @@ def table(sweep: Sweep, points: Sequence[tuple[int, float]]) -> list[str]:
 
 
 def steepest(points: Sequence[tuple[int, float]]) -> tuple[float, int, int]:
-    """Return the largest power of the size by which the cost grew between neighbours, and these; 1 is linear."""
+    """Return the largest growth exponent between neighbouring sizes, and the two sizes; 1 is linear."""
     return max((_power(one, other), one[0], other[0]) for one, other in pairwise(points))
 
 
 def _power(one: tuple[int, float], other: tuple[int, float]) -> float:
-    """Return the power of the size by which the cost grew between two points; 0 where there was none to grow."""
+    """Return the growth exponent between two points; 0 if a cost is not positive."""
     (size, cost), (more, most) = one, other
     if cost <= 0 or most <= 0:
         return 0.0
@@ -158,7 +157,7 @@ def _power(one: tuple[int, float], other: tuple[int, float]) -> float:
 
 
 def _draw(found: dict[str, list[tuple[int, float]]], folder: Path) -> None:
-    """Draw what was found, if that can be done here."""
+    """Draw the results if matplotlib is available."""
     try:
         programs = others.environment("bench-plots", "matplotlib")
     except Unavailable as error:

@@ -1,10 +1,9 @@
-"""What the proxy is held to, in one run: `python -m benchmarks.held [--quick] [--only idle]`.
+"""Performance targets of the proxy, measured in one run: `python -m benchmarks.held [--quick] [--only idle]`.
 
-nginx, this proxy, what that is built on with nothing in it (`bare_stack.py`), an aiohttp program that parses each
-event, and LiteLLM stand before the same upstream at the same time, and are measured in turn, round by round; of each
-figure the median of the rounds counts. With `--against COMMIT` the proxy of an older commit is beside them; what it
-cannot do is left empty. What cannot be installed here is left out with a word. The exit code is 1 if a measurement
-failed, and not if a number is not met.
+nginx, this proxy, its bare stack (`bare_stack.py`), an aiohttp program that parses each event, and LiteLLM run in front
+of the same upstream. Each round measures them in turn, and the medians of the rounds are printed. `--against COMMIT`
+adds the proxy of an older commit; figures that it does not support stay empty. Programs that cannot be installed are
+reported and skipped. The exit code is 1 if a measurement failed, but not if a target is missed.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from benchmarks.progress import Progress
 from benchmarks.report import Bound, Row
 from benchmarks.targets import Starter, Target, Unavailable
 
-# A round, and the memory at the end, take a third of this where all is well.
+# Maximum time of a round, and of the memory measurements at the end; normal ones take a third of it.
 ROUND_SECONDS = 600
 PROXY, NGINX, BARE = "proxy", "nginx", "bare"
-# A stream needs no thread; 5,000 are more than a proxy takes by itself.
+# More streams than the proxy accepts by default.
 MANY = 5_000
 _ROOM = ("--max-streams", str(MANY + 100))
 _HELP_SECONDS = 60
 FULL = replace(measure.FULL, paced_seconds=4.0, over_seconds=20.0, whole=300)
 QUICK = replace(measure.QUICK, paced_streams=40, over_streams=60, whole=40, first=15, idle=200)
 
-# What each target is asked, by the name of its figure.
+# Requests to each target, by the name of the figure.
 PACED: dict[str, Asking] = {
     "text": Asking(),
     "call": Asking("call"),
@@ -43,7 +42,7 @@ PACED: dict[str, Asking] = {
     "messages": measure.MESSAGES,
     "responses": Asking("responses"),
 }
-# What the upstream is asked for, and what is expected of a proxy that finds the call in the text.
+# The calls to request from the upstream, and what to expect from a proxy that finds calls in text.
 _CALLS = {"call": "right", "printed": "printed"}
 _FINDS = {"printed": Asking("found")}
 _UNESCAPED, _REPAIRED = Asking("unescaped"), Asking("repaired")
@@ -75,7 +74,7 @@ ROWS: tuple[Row, ...] = (
     ("idle.during_mb", "1,000 idle streams: worker's RSS, MB", 1),
     ("many.during_mb", "5,000 idle streams: worker's RSS, MB", 1),
 )
-# The first is what is to be held, the second what is aimed at then.
+# Targets that must be met, and then targets to aim for.
 BOUNDS = (
     Bound("CPU per event, text, over nginx", "text.ratio", most=4.0, unit="x"),
     Bound("... then", "text.ratio", most=2.5, unit="x"),
@@ -99,19 +98,19 @@ BOUNDS = (
     Bound("1,000 idle streams: memory", "idle.during_mb", most=90.0, unit="MB"),
     Bound("5,000 idle streams: memory", "many.during_mb", most=250.0, unit="MB"),
 )
-# What `--only` takes: the first words of the figures.
+# Values of `--only`: the first words of the figures.
 _ROW_NAMES = tuple(dict.fromkeys(figure.partition(".")[0] for figure, _, _ in ROWS))
 _ONLY_HELP = f"measure the rows of one kind alone, and of another if given again: {', '.join(_ROW_NAMES)}"
-# What is measured in fresh processes, behind all rounds.
+# Rows measured in fresh processes after all rounds.
 _MEMORY_ROWS = frozenset(("idle", "many"))
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one target is asked for in each round, beside the first event. LiteLLM and aiohttp are no measure of a burst
-    or of memory.
+    """Measurements of one target in each round, in addition to the first event. LiteLLM and aiohttp are excluded from
+    bursts and memory.
 
-    `finds`: it finds calls that are printed, and repairs those that are broken.
+    `finds`: the target finds printed calls and repairs broken ones.
     """
 
     paced: tuple[str, ...]
@@ -122,7 +121,7 @@ class Measured:
 
 @dataclass(slots=True)
 class Column:
-    """A target of the table; `lenient`: what it turns out not to do, as `lacking` says then, is left empty."""
+    """A target of the table. `lenient`: a failed measurement is added to `lacking` and its figures stay empty."""
 
     name: str
     start: Starter
@@ -140,7 +139,7 @@ Measurement = Callable[[Target, Sizes], Figures]
 
 
 def main() -> int:
-    """Measure, print the table and what is met; return 1 if a measurement failed."""
+    """Measure, print the table and the verdicts; return 1 if a measurement failed."""
     parser = argparse.ArgumentParser(description="what the proxy is held to, beside nginx, aiohttp and LiteLLM")
     parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
     parser.add_argument("--without", default="", help="targets to leave out, with commas between: LiteLLM,aiohttp")
@@ -171,7 +170,7 @@ def main() -> int:
 
 
 def _columns(commit: str, tree: Path | None, without: list[str]) -> list[Column]:
-    """Return what is measured; `tree` is where the older commit is."""
+    """Return the targets to measure; `tree` is the folder of the older commit."""
     columns = [Column(NGINX, targets.nginx, Measured(_CHAT, whole=True, bursts=True))]
     columns.append(Column(BARE, others.bare, _FRAME))
     if tree is not None:
@@ -185,7 +184,7 @@ def _columns(commit: str, tree: Path | None, without: list[str]) -> list[Column]
 
 
 def _room(tree: Path, python: str) -> tuple[str, ...]:
-    """Return the option for many streams, if a tree has it: others need a thread for each, and have 1,100."""
+    """Return the option for many streams, if the tree has it. Older trees use a thread per stream and allow 1,100."""
     command = [python, "-m", "proxy", "serve", "--help"]
     said = subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=_HELP_SECONDS, check=False)
     return _ROOM if _ROOM[0] in said.stdout else ()
@@ -194,7 +193,7 @@ def _room(tree: Path, python: str) -> tuple[str, ...]:
 def _measured(
     columns: Sequence[Column], port: int, sizes: Sizes, rounds: int, only: frozenset[str]
 ) -> list[report.Results]:
-    """Return the figures of each target in each round; memory, which is taken from fresh processes, is in the first."""
+    """Return the figures of each target in each round. Memory, measured in fresh processes, is in the first round."""
     ours = [column for column in columns if column.plan.finds]
     in_rounds = not only or bool(only - _MEMORY_ROWS)
     with ExitStack() as running_stack:
@@ -214,7 +213,7 @@ def _is_asked(figure: str, only: frozenset[str]) -> bool:
 
 
 def _started(stack: ExitStack, columns: Sequence[Column], port: int) -> Iterator[tuple[Column, Target]]:
-    """Start all that can be started here, and let each warm up."""
+    """Start and warm up every target that is available here."""
     for column in columns:
         try:
             target = stack.enter_context(column.start(port))
@@ -230,7 +229,7 @@ def _started(stack: ExitStack, columns: Sequence[Column], port: int) -> Iterator
 
 
 def _warmth(asking: Asking) -> Measurement:
-    """Return what lets a target warm up for one front."""
+    """Return the measurement that warms up a target for one front."""
 
     def warm(target: Target, sizes: Sizes) -> Figures:
         measure.warm(target, asking)
@@ -242,10 +241,10 @@ def _warmth(asking: Asking) -> Measurement:
 def _row(
     number: int, running: Sequence[tuple[Column, Target]], sizes: Sizes, progress: Progress, only: frozenset[str]
 ) -> report.Results:
-    """Measure each of them once, and hold them against each other.
+    """Measure each target once, and compare them.
 
-    One kind of figure after the other, each of all targets: a ratio is of figures that were taken within seconds, as
-    the speed of a machine that others have a part of changes within a minute.
+    Each kind of figure is measured on all targets before the next kind, so that both figures of a ratio are taken
+    within seconds. The speed of a shared machine changes within a minute.
     """
     row: report.Results = {column.name: {} for column, _ in running}
     for what in asked(running, only):
@@ -257,21 +256,19 @@ def _row(
 
 
 def asked(running: Sequence[tuple[Column, Target]], only: frozenset[str]) -> list[str]:
-    """Return the names of what is measured, of some rows alone if `only` names them: what the proxy is asked for, of
-    which the others have a part.
-    """
+    """Return the names of the measurements, limited to the rows in `only` if it is not empty."""
     names = max((_measurements(column) for column, _ in running), key=len, default={})
     return [what for what in names if _is_asked(what.rpartition(" ")[2], only)]
 
 
 def one_figure(column: Column, target: Target, sizes: Sizes, what: str) -> Figures:
-    """Return the figures of one kind of one target; nothing where it is not asked for them."""
+    """Return the figures of one measurement of a target; none if the target does not take part."""
     measurement = _measurements(column).get(what)
     return {} if measurement is None else _figures(column, what, target, sizes, measurement)
 
 
 def _figures(column: Column, what: str, target: Target, sizes: Sizes, measurement: Measurement) -> Figures:
-    """Return what is measured; nothing of what a lenient target turned out to lack."""
+    """Return the figures of a measurement; none if a lenient target does not support it."""
     if what in column.lacking:
         return {}
     try:
@@ -285,12 +282,12 @@ def _figures(column: Column, what: str, target: Target, sizes: Sizes, measuremen
 
 
 def _measurements(column: Column) -> dict[str, Measurement]:
-    """Return what a target is asked for, by the measurement's name."""
+    """Return the measurements of a target by name."""
     plan = column.plan
     found: dict[str, Measurement] = {what: _cpu_of(what, plan) for what in plan.paced}
     found["first"] = lambda target, sizes: {"first.ms": measure.first_event(target, sizes)["first.ms"]}
     if plan.whole:
-        # CPU is counted in steps of 10 ms, and nginx needs a tenth of one for a request.
+        # CPU time has a resolution of 10 ms, and nginx needs a tenth of that for a request.
         times = 10 if column.name == NGINX else 1
         found["whole"] = lambda target, sizes: measure.whole(target, replace(sizes, whole=sizes.whole * times))
     if plan.bursts:
@@ -303,16 +300,16 @@ def _measurements(column: Column) -> dict[str, Measurement]:
 
 
 def _cpu_of(what: str, plan: Measured) -> Measurement:
-    """Return what measures the CPU for an event of one kind of streams."""
+    """Return the measurement of CPU per event for one kind of streams."""
     asking = _FINDS.get(what, PACED[what]) if plan.finds else PACED[what]
     call = _CALLS.get(what, "")
     return lambda target, sizes: {f"{what}.cpu_us": measure.cpu_per_event(target, sizes, asking, call=call)}
 
 
 def _memory(column: Column, port: int, sizes: Sizes, only: frozenset[str]) -> Figures:
-    """Return what idle streams take, in a fresh proxy for each row."""
+    """Return the memory of idle streams, with a fresh proxy for each row."""
     figures: Figures = {}
-    # The quick run opens fewer, to see that it can be measured.
+    # The quick run opens fewer, only to check that the measurement works.
     many = MANY if sizes.idle == FULL.idle else 2 * sizes.idle
     for what, streams in (("idle", sizes.idle), ("many", many)):
         if not _is_asked(what, only):
@@ -324,12 +321,12 @@ def _memory(column: Column, port: int, sizes: Sizes, only: frozenset[str]) -> Fi
 
 
 def _memory_of(what: str) -> Measurement:
-    """Return what measures the memory of idle streams, under a name."""
+    """Return the measurement of the memory of idle streams, under a name."""
     return lambda target, sizes: {f"{what}.during_mb": measure.memory(target, sizes)["idle.during_mb"]}
 
 
 def compare(results: report.Results) -> None:
-    """Add the figures that hold one target, or one front, against another."""
+    """Add the figures that compare targets or fronts."""
     least, slow, frame = results.get(NGINX, {}), results.get("LiteLLM", {}), results.get(BARE, {})
     for figures in results.values():
         for name in _CHAT:

@@ -1,8 +1,8 @@
-"""Text that is written to keep a proxy busy: `python -m benchmarks.hostile [--quick]`.
+"""Throughput on hostile text: `python -m benchmarks.hostile [--quick]`.
 
-How many megabytes of it a second of CPU takes, by kind: the openers of each family, half ones, brackets, fences, marks,
-again and again, such things in turn at random, and with a number of its own in each. Ten tools are offered. Each text
-is scanned once more in one piece, as a reply that is not streamed. None holds a call, and every byte must come out.
+Prints megabytes per second of CPU for each kind of text: repeated openers of each family, incomplete openers, brackets,
+fences and quotation marks, random mixtures of them, and numbered ones. Ten tools are offered. Each text is also read in
+one piece, as a reply that is not streamed. No text contains a call, and every byte must be returned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proxy.tools.toolset import read_tools
 
 FULL, QUICK = 1_000_000, 25_000
 PIECE = 4_000
-# A text that would take longer than this, in seconds, is shortened, and the table says so.
+# Texts that would take more seconds than this are shortened and marked in the table.
 MOST_SECONDS = 8.0
 LEAST = 2.0
 
@@ -40,9 +40,9 @@ _OTHERS = (
     *('<tool_call>{"name": "unknown", "arguments": {}}</tool_call>', "<tool_call>x<arg_key>"),
     *("<|tool_calls_section_begin|><|tool_call_begin|>functions.unknown:0", '<tool_call>\n{\n```\n<|"[[<function=x>'),
 )
-# Nothing of these repeats itself.
+# Random mixtures, without repetition.
 RANDOM = {"openers at random": _OPENERS, "all of these at random": _OPENERS + _OTHERS}
-# Each piece has a number of its own in place of this, so that nothing repeats itself here either.
+# Replaced by a different number in each piece, to avoid repetition.
 NUMBER = "#"
 NUMBERED = (
     *("<tool_call># ", "<tool_call>a # <tools>b # ", "<tool_call>#<|tool_call_begin|>#[TOOL_CALLS]#", "<tool_call>{#"),
@@ -62,7 +62,7 @@ BOUNDS = (
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How many megabytes a second, of a text of so many bytes, in pieces and in one."""
+    """Throughput in MB/s for a text of `size` bytes, in pieces and in one piece."""
 
     size: int
     pieces: float
@@ -70,12 +70,12 @@ class Speed:
 
     @property
     def least(self) -> float:
-        """The slower of both."""
+        """The lower throughput."""
         return min(self.pieces, self.whole)
 
 
 def main() -> int:
-    """Measure every kind and print the table and the verdicts; return 1 if a text did not come out as it was."""
+    """Measure every kind and print the table and the verdicts; return 1 if a text was changed."""
     parser = argparse.ArgumentParser(description="the reading core's speed with hostile text, on one core")
     parser.add_argument("--quick", action="store_true", help="shorter texts, for a first look")
     options = parser.parse_args()
@@ -118,15 +118,15 @@ def measured(kind: str, size: int) -> Speed:
 
 
 def _seconds(kind: str, size: int, piece: int) -> float:
-    """Return the CPU time that a text of about this many bytes takes, in pieces of so many characters."""
+    """Return the CPU time for a text of about `size` bytes, in pieces of `piece` characters."""
     text = text_of(kind, size)
     return scanned([text[at : at + piece] for at in range(0, len(text), piece)], read_tools([*body.tools()]))
 
 
 def text_of(kind: str, size: int) -> str:
-    """Return the text of a kind: about so many bytes, in which there is no call."""
+    """Return a text of a kind with about `size` bytes and without calls."""
     if kind in RANDOM:
-        # No call must come about.
+        # Prevent accidental calls.
         return "".join(random.Random(1).choices(RANDOM[kind], k=size // 12)).replace('"arguments"', '"x"')
     if kind in NUMBERED:
         return "".join(kind.replace(NUMBER, str(number)) for number in range(size // (len(kind.encode()) + 4)))

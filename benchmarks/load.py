@@ -1,9 +1,9 @@
-"""A load generator: `python -m benchmarks.load --url http://127.0.0.1:8003 --streams 100`.
+"""Load generator: `python -m benchmarks.load --url http://127.0.0.1:8003 --streams 100`.
 
-One thread, one epoll. Opens streams, reads them to the end, counts their events and holds each against the schedule of
-`benchmarks.upstream`. Prints one line of JSON. With `--idle` it prints `{"ready": N}` as soon as every stream has had
-its first content event and then holds them all open until its standard input is closed; to each line there it prints
-the longest gap since the line before. With `--told` it prints `{"ready": 0}` and begins at a line on standard input.
+One thread, one epoll. Opens streams, reads them to the end, counts their events and compares each event with the
+schedule of `benchmarks.upstream`. Prints one line of JSON. With `--idle` it prints `{"ready": N}` once every stream has
+received its first content event, and holds the streams open until standard input is closed; for each line of input it
+prints the longest gap since the previous line. With `--told` it prints `{"ready": 0}` and starts on a line of input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RECEIVE = 1 << 18
 
 @dataclass(slots=True)
 class Tally:
-    """What all streams together saw; times in seconds. `content`: the events that carry text."""
+    """Totals of all streams; times in seconds. `content` counts the events with text."""
 
     events: int = 0
     content: int = 0
@@ -44,9 +44,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Job:
-    """What to send to which front and what to expect: events and their rate per stream (rate 0: no schedule).
+    """Request to send, its front, and the expected events and their rate per stream (rate 0: no schedule).
 
-    `counts`: the server says the token counts in every chunk.
+    `counts`: the server sends token counts in every chunk.
     """
 
     address: tuple[str, int]
@@ -60,7 +60,7 @@ class Job:
 
 
 class Gaps:
-    """The times between the events of one stream, in seconds."""
+    """Times between the events of one stream, in seconds."""
 
     def __init__(self) -> None:
         """Start before the first event."""
@@ -68,23 +68,23 @@ class Gaps:
         self._longest = 0.0
 
     def event(self, now: float) -> float | None:
-        """Take the moment of an event; return the time since the one before, None for the first."""
+        """Add an event at time `now`; return the time since the previous event, None for the first."""
         gap = now - self._last if self._last else None
         self._last = now
         self._longest = max(self._longest, gap or 0.0)
         return gap
 
     def longest(self, now: float) -> float:
-        """Return the longest gap since this was asked last; what is waited for now counts as well."""
+        """Return the longest gap since the last call, including the current wait."""
         longest, self._longest = self._longest, 0.0
         return max(longest, now - self._last) if self._last else longest
 
 
 class Stream:
-    """One request and what comes back for it."""
+    """One request and its response."""
 
     def __init__(self, job: Job, tally: Tally) -> None:
-        """Begin to connect; the time to the first event counts from here."""
+        """Start connecting; the time to the first event counts from here."""
         self.opened = time.monotonic()
         self.sock = socket.socket()
         self.sock.setblocking(False)
@@ -98,11 +98,11 @@ class Stream:
 
     @property
     def content(self) -> int:
-        """Return the number of content events that came so far."""
+        """Return the number of content events received so far."""
         return self._reading.content
 
     def send(self) -> bool:
-        """Write the request; return whether all of it has gone."""
+        """Write the request; return whether all of it has been sent."""
         try:
             self.unsent = self.unsent[self.sock.send(self.unsent) :]
         except BlockingIOError:
@@ -110,7 +110,7 @@ class Stream:
         return not self.unsent
 
     def receive(self) -> bool:
-        """Read what is there; return whether the answer is over."""
+        """Read available data; return whether the response is complete."""
         try:
             data = self.sock.recv(_RECEIVE)
         except BlockingIOError:
@@ -130,7 +130,7 @@ class Stream:
         return self._reply.done
 
     def error(self) -> str | None:
-        """Return what was wrong with a stream that is over."""
+        """Return the error in a completed stream; None if it is correct."""
         if self._reply.status != 200:
             return f"status {self._reply.status}"
         if not self._reply.done:
@@ -140,7 +140,7 @@ class Stream:
         return fronts.whole_error(self._job.front, self._answer)
 
     def _count(self, event: bytes, now: float) -> None:
-        """Count one event and hold it against the event before and against the schedule."""
+        """Count one event and compare it with the previous event and the schedule."""
         tally = self._tally
         tally.events += 1
         gap = self.gaps.event(now)
@@ -157,10 +157,10 @@ class Stream:
 
 
 class Load:
-    """Opens `streams` streams, at most `parallel` at once, and reads them all."""
+    """Load run: opens `streams` streams, at most `parallel` at the same time, and reads them all."""
 
     def __init__(self, job: Job, streams: int, parallel: int, spread: float) -> None:
-        """`spread`: seconds over which the first streams are opened, evenly at random but the same in every run."""
+        """`spread`: seconds over which the first streams are opened, at random times that are the same in every run."""
         self.tally = Tally()
         self._job, self._parallel = job, parallel
         moments = random.Random(1)
@@ -188,7 +188,7 @@ class Load:
         return results(self.tally, elapsed, (time.process_time() - used) / elapsed)
 
     def _start(self, began: float) -> float:
-        """Open the streams whose time has come; return the seconds to wait for the next, at most a tenth."""
+        """Open the streams that are due; return the seconds until the next one, at most 0.1."""
         while self._starts and len(self._open) < self._parallel:
             wait = began + self._starts[-1] - time.monotonic()
             if wait > 0:
@@ -200,7 +200,7 @@ class Load:
         return 0.1
 
     def _ready(self, descriptor: int, mask: int) -> None:
-        """Act on what epoll said of one descriptor."""
+        """Handle the epoll events of one descriptor."""
         stream = self._open.get(descriptor)
         if stream is None:
             self._told(os.read(descriptor, 1024))
@@ -220,7 +220,7 @@ class Load:
             self._over(stream)
 
     def _told(self, line: bytes) -> None:
-        """Act on standard input: a line asks for the longest gap since the line before, its end ends the run."""
+        """Handle standard input: a line requests the longest gap since the previous line, end of file stops the run."""
         if not line:
             self._stop = True
             return
@@ -229,7 +229,7 @@ class Load:
         print(json.dumps({"streams": len(self._open), "gap_ms": round(longest * 1e3, 3)}), flush=True)
 
     def _over(self, stream: Stream) -> None:
-        """Judge a stream whose answer is over; what is no answer of the front at all is as wrong as any other."""
+        """Check a completed stream. An unparsable response is an error, too."""
         try:
             error = stream.error()
         except (ValueError, KeyError, IndexError, TypeError) as broken:
@@ -237,7 +237,7 @@ class Load:
         self._end(stream, error)
 
     def _end(self, stream: Stream, error: str | None) -> None:
-        """Close a stream that is over and note its error."""
+        """Close a completed stream and record its error."""
         del self._open[stream.sock.fileno()]
         stream.sock.close()
         if error:
@@ -245,7 +245,7 @@ class Load:
 
 
 def results(tally: Tally, elapsed: float, busy: float) -> dict[str, Any]:
-    """Return the figures: milliseconds, events/s, and `generator`, the share of one core that this process took."""
+    """Return the figures: milliseconds, events/s, and `generator`, the share of one core used by this process."""
     return {
         "events": tally.events,
         "content": tally.content,
@@ -265,7 +265,7 @@ def results(tally: Tally, elapsed: float, busy: float) -> dict[str, Any]:
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:
-    """Return a quantile of seconds in milliseconds; None without values."""
+    """Return a quantile of times, converted from seconds to milliseconds; None without values."""
     if not values:
         return None
     ordered = sorted(values)
@@ -273,14 +273,14 @@ def quantile(values: Sequence[float], share: float) -> float | None:
 
 
 def job(options: argparse.Namespace) -> Job:
-    """Return what to send, from the command line."""
+    """Return the job described by the command line."""
     target = urlsplit(options.url)
     bench = json.loads(options.bench)
     path, text = fronts.request(options.front, bench, stream=not options.whole, counts=options.counts)
     if options.body:
         text = Path(options.body).read_bytes()
         bench = json.loads(text).get("bench", {})
-    # Messages clients say which version of the API they mean.
+    # Messages clients send the version of the API.
     version = "Anthropic-Version: 2023-06-01\r\n" if options.front == "messages" else ""
     host, port = target.hostname or "127.0.0.1", target.port or 80
     head = (

@@ -1,4 +1,4 @@
-"""The measurements; each takes a running target and returns its figures by name."""
+"""Measurements. Each takes a running target and returns its figures by name."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from benchmarks.targets import ROOT, Target
 
 Figures = dict[str, float | None]
 
-# Streams that begin within a second at random moments have their events at different times.
+# Streams start at random times within a second, so that their events do not coincide.
 SPREAD = 1.0
-# The longest measurement takes a third of this where all is well.
+# Time limit of a measurement; the longest normal one takes a third of it.
 LIMIT_SECONDS = 35.0
-# Requests that come at once, the streams beside which they come, and the chunks of a call of 100 kB.
+# Number of simultaneous requests, of streams next to them, and of chunks of a call of 100 kB.
 AT_ONCE = 50
 _BESIDE = 50
 _REPAIR_EVENTS = 2_300
-# Gaps are measured for a few seconds; the streams go on for longer than anything before that may take.
+# Duration of the streams next to which gaps are measured, longer than any preparation may take.
 _BESIDE_SECONDS = 120.0
 
 
 class Failed(Exception):
-    """A measurement whose answers were wrong: its figures say nothing."""
+    """A response was wrong, so the measurement is void."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     first: int = 100
     paced_streams: int = 100
@@ -54,11 +54,11 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Which front is asked: `chat`, `messages` or `responses`; or, for chat, by what it is answered: a `call`, one that
-    is `printed` as text, and leaves so, or is `found` in it, one that leaves `unescaped`, as it came, or `repaired`.
+    """The front to test: `chat`, `messages` or `responses`. For chat, a kind of response instead: a `call`, a call
+    `printed` as text that stays text or is `found`, or a call without escapes that stays `unescaped` or is `repaired`.
 
-    `counts`: the server counts tokens in every chunk. A chat client asks for that; for a Messages client the proxy asks
-    if the server is vLLM.
+    `counts`: the server sends token counts in every chunk. A chat client requests that itself. For a Messages client,
+    the proxy requests it if the server is vLLM.
     """
 
     front: str = "chat"
@@ -66,7 +66,7 @@ class Asking:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Return the load generator's options for it."""
+        """Return the load generator's options."""
         return ("--front", self.front, *(("--counts",) if self.counts else ()))
 
 
@@ -89,7 +89,7 @@ QUICK = Sizes(
 
 
 def warm(target: Target, asking: Asking = CHAT) -> None:
-    """Let a target load and open what it does on its first requests."""
+    """Warm up a target with a few requests."""
     _load(target, 20, {"events": 20, "rate": 0}, *asking.options, parallel=4)
     _load(target, 10, {}, "--whole", *asking.options, parallel=1)
 
@@ -101,7 +101,7 @@ def first_event(target: Target, sizes: Sizes) -> Figures:
 
 
 def paced(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
-    """Return CPU per event, gaps and lateness of streams at an ordinary pace."""
+    """Return CPU per event, gaps and lateness of streams at a normal rate."""
     events = int(sizes.paced_seconds * sizes.rate)
     bench = {"events": events, "rate": sizes.rate}
     seen, cpu = _load_and_cpu(target, sizes.paced_streams, bench, "--spread", str(SPREAD), *asking.options)
@@ -117,9 +117,9 @@ def paced(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
 
 
 def cpu_per_event(target: Target, sizes: Sizes, asking: Asking, *, call: str = "") -> float | None:
-    """Return the CPU microseconds for each event that the upstream writes, all of a request's cost in it.
+    """Return the CPU microseconds per upstream event, including the whole cost of the request.
 
-    `call`: what kind of call it writes, `right` or `printed`; text if empty.
+    `call`: the kind of call that the upstream writes, `right` or `printed`; text if empty.
     """
     events = int(sizes.paced_seconds * sizes.rate)
     bench: dict[str, Any] = {"events": events, "rate": sizes.rate}
@@ -130,7 +130,7 @@ def cpu_per_event(target: Target, sizes: Sizes, asking: Asking, *, call: str = "
 
 
 def cpu_under_way(target: Target, streams: int, rate: float) -> float:
-    """Return the CPU microseconds for each event while streams go on that have all begun."""
+    """Return the CPU microseconds per event of streams that are already running."""
     spread = max(1.0, streams / 200)
     settled, window = spread + 2.0, 4.0
     bench = {"events": int((settled + window + 2.0) * rate), "rate": rate}
@@ -149,44 +149,44 @@ def cpu_under_way(target: Target, streams: int, rate: float) -> float:
 
 
 def ask_for_call(target: Target, events: int, piece: int) -> None:
-    """Ask for a call in so many events, most of them with a piece of its content of so many characters."""
+    """Request a call in `events` events, most of them with `piece` characters of its content."""
     _load(target, 1, {"events": events, "rate": 0, "call": "right", "piece": piece}, "--front", "call")
 
 
 def time_of_body(target: Target, file: str) -> float:
-    """Return the median milliseconds until the whole answer to the request in a file."""
+    """Return the median milliseconds of the whole response to the request in a file."""
     seen = _load(target, 15, {}, "--whole", "--body", file, parallel=1)
     return float(seen["first_ms"])
 
 
 def flat(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
-    """Return what comes through when the upstream writes as fast as the sockets take it."""
+    """Return the throughput when the upstream writes as fast as the sockets allow."""
     bench = {"events": sizes.flat_events, "rate": 0}
     seen, cpu = _load_and_cpu(target, sizes.flat_streams, bench, *asking.options)
     return _saturated("flat", seen, cpu)
 
 
 def over(target: Target, sizes: Sizes, spread: float = 0.0) -> Figures:
-    """Return what comes through when more is offered, event by event, than one worker is asked to carry.
+    """Return the throughput under a paced load above one worker's target.
 
-    `spread`: seconds over which the streams begin.
+    `spread`: seconds over which the streams start.
     """
     bench = {"events": int(sizes.over_seconds * sizes.rate), "rate": sizes.rate}
-    # What carries a fifth of it is slow, and no failure.
+    # A target with a fifth of the throughput is slow, but it does not fail.
     limit = max(LIMIT_SECONDS, 6 * sizes.over_seconds)
     seen, cpu = _load_and_cpu(target, sizes.over_streams, bench, "--spread", str(spread), limit=limit)
     return {**_saturated("over", seen, cpu), "over.late_p99_ms": seen["late_p99_ms"]}
 
 
 def whole(target: Target, sizes: Sizes, asking: Asking = CHAT) -> Figures:
-    """Return CPU and time of answers that are not streamed, one at a time."""
+    """Return CPU and time of responses that are not streamed, one at a time."""
     seen, cpu = _load_and_cpu(target, sizes.whole, {}, "--whole", *asking.options, parallel=1)
     return {"whole.cpu_ms": _per(cpu, seen["answers"], 1e3), "whole.ms": seen["first_ms"]}
 
 
 def burst(target: Target, sizes: Sizes) -> Figures:
-    """Return the time of whole answers that are asked for at once, and that in times of as many one after another: to
-    the end of the last of these, and by the median of one. Each is the median of pairs, which are asked in turn.
+    """Return the time of simultaneous whole responses, and its ratio to the same number of sequential ones: to their
+    total time, and to their number times the median of one. Figures are medians of alternating pairs.
     """
     pairs = [(_whole_answers(target, at_once=False), _whole_answers(target, at_once=True)) for _ in range(sizes.bursts)]
     longest = [at_once["first_p99_ms"] for _, at_once in pairs]
@@ -200,35 +200,35 @@ def burst(target: Target, sizes: Sizes) -> Figures:
 
 
 def _whole_answers(target: Target, *, at_once: bool) -> dict[str, Any]:
-    """Return what the load generator saw of as many whole answers as a burst has."""
+    """Return the load generator's results for the whole responses of a burst."""
     return _load(target, AT_ONCE, {}, "--whole", parallel=0 if at_once else 1)
 
 
 def gap_beside_burst(target: Target, sizes: Sizes) -> Figures:
-    """Return by how much the longest gap of paced streams is longer beside short streams that begin at once."""
+    """Return the increase in the longest gap of paced streams while short streams start simultaneously."""
     return {"burst.more_ms": _longer_gap(target, sizes, AT_ONCE, {"events": 5, "rate": 0}, CHAT)}
 
 
 def gap_beside_repair(target: Target, sizes: Sizes, asking: Asking) -> Figures:
-    """Return by how much it is longer beside a call of 100 kB that lacks backslashes; `asking`: what becomes of it."""
+    """Return the increase in the longest gap next to a call of 100 kB without backslashes; `asking`: its outcome."""
     bench = {"events": _REPAIR_EVENTS, "rate": 0, "call": "unescaped"}
     return {"repair.more_ms": _longer_gap(target, sizes, 1, bench, asking)}
 
 
 def messages_paced(target: Target, sizes: Sizes) -> Figures:
-    """Return what `paced` is for Messages clients; nothing of a target that has no such front."""
+    """Return the `paced` figures for Messages clients; none for targets without that front."""
     return _messages(paced, target, sizes, ("paced.content_us", "paced.gap_p99_ms", "paced.late_ms"))
 
 
 def messages_whole(target: Target, sizes: Sizes) -> Figures:
-    """Return what `whole` is for Messages clients; nothing of a target that has no such front."""
+    """Return the `whole` figures for Messages clients; none for targets without that front."""
     return _messages(whole, target, sizes, ("whole.cpu_ms", "whole.ms"))
 
 
 def memory(target: Target, sizes: Sizes) -> Figures:
     """Return the worker's memory with idle streams open, and the time to the first byte of one more."""
     before = target.worker_rss()
-    # A thousand in four seconds: what they take counts, and not how fast they come.
+    # 250 streams per second: the measurement is about memory, not speed.
     spread = max(1.0, sizes.idle / 250)
     silent = {"events": 1, "hold": 20.0 + 3.0 * spread}
     with _held_open(target, sizes.idle, silent, spread=spread, limit=15.0 + 3.0 * spread):
@@ -246,12 +246,12 @@ def memory(target: Target, sizes: Sizes) -> Figures:
 
 
 def _longer_gap(target: Target, sizes: Sizes, streams: int, bench: dict[str, Any], asking: Asking) -> float:
-    """Return by how many milliseconds the longest gap of paced streams is longer beside other streams than alone.
+    """Return the increase (ms) in the longest gap of paced streams next to other streams.
 
-    What else makes gaps, the upstream and the generator among it, does so in both.
+    Gaps from other causes, such as the upstream and the generator, occur in both measurements.
     """
     paced = {"events": int(_BESIDE_SECONDS * sizes.rate), "rate": sizes.rate}
-    # It is there already when the gaps are measured: a Python that starts would make some.
+    # Start the generator first: a starting Python process would cause gaps.
     beside = _generator(target, streams, bench, "--told", "--limit", str(LIMIT_SECONDS), *asking.options)
     try:
         assert beside.stdout is not None
@@ -280,7 +280,7 @@ def _messages(
 
 
 def _saturated(name: str, seen: dict[str, Any], cpu: float | None) -> Figures:
-    """Return the figures of a run at full load, their names beginning with `name`."""
+    """Return the figures of a run at full load, with names that begin with `name`."""
     return {
         f"{name}.first_p99_ms": seen["first_p99_ms"],
         f"{name}.events_per_s": seen["events_per_s"],
@@ -294,7 +294,7 @@ def _saturated(name: str, seen: dict[str, Any], cpu: float | None) -> Figures:
 
 
 def _per(cpu: float | None, count: float, scale: float) -> float | None:
-    """Return CPU seconds by something, times `scale`; None if the CPU was not measured."""
+    """Return CPU seconds divided by `count`, times `scale`; None if the CPU was not measured."""
     return None if cpu is None else cpu / count * scale
 
 
@@ -306,7 +306,7 @@ def _load_and_cpu(
     parallel: int = 0,
     limit: float = LIMIT_SECONDS,
 ) -> tuple[dict[str, Any], float | None]:
-    """Run the load generator; return its results and the CPU seconds that the target used meanwhile."""
+    """Run the load generator; return its results and the CPU seconds used by the target."""
     before = target.cpu()
     seen = _load(target, streams, bench, *more, parallel=parallel, limit=limit)
     return seen, target.cpu() - before if target.pid else None
@@ -320,7 +320,7 @@ def _load(
     parallel: int = 0,
     limit: float = LIMIT_SECONDS,
 ) -> dict[str, Any]:
-    """Run the load generator to its end, for `limit` seconds at most; raise Failed if any answer was wrong."""
+    """Run the load generator for at most `limit` seconds. Raise Failed if a response was wrong."""
     process = _generator(target, streams, bench, "--parallel", str(parallel), "--limit", str(limit), *more)
     try:
         return _ended(process, limit=limit)
@@ -329,7 +329,7 @@ def _load(
 
 
 def _ended(process: subprocess.Popen[str], told: str | None = None, *, limit: float = LIMIT_SECONDS) -> dict[str, Any]:
-    """Wait for a load generator, which may be told something before, and return its results; else raise Failed."""
+    """Send `told` to a load generator, wait for its end, and return its results. Raise Failed on errors."""
     try:
         output, _ = process.communicate(told, timeout=limit + 5.0)
     except subprocess.TimeoutExpired as error:
@@ -343,7 +343,7 @@ def _ended(process: subprocess.Popen[str], told: str | None = None, *, limit: fl
 def _held_open(
     target: Target, streams: int, bench: dict[str, Any], *, spread: float, limit: float
 ) -> Iterator[Callable[[], float]]:
-    """Hold streams open while the block runs; give what tells the longest gap, in milliseconds, since it did last."""
+    """Hold streams open during the block; yield a function that returns the longest gap (ms) since its last call."""
     process = _generator(target, streams, bench, "--idle", "--spread", str(spread), "--limit", str(limit))
     assert process.stdin is not None and process.stdout is not None
     stdin, stdout = process.stdin, process.stdout
@@ -378,7 +378,7 @@ def _generator(target: Target, streams: int, bench: dict[str, Any], *more: str) 
 
 
 def _checked(line: str) -> dict[str, Any]:
-    """Return a line of results; raise Failed if it names errors."""
+    """Return the results in a line. Raise Failed if it contains errors."""
     results: dict[str, Any] = json.loads(line or "{}")
     if results.get("errors"):
         raise Failed(", ".join(f"{count} x {reason}" for reason, count in results["errors"].items()))

@@ -1,9 +1,8 @@
-"""The Messages and the Responses front beside the chat front: `python -m benchmarks.messages [--quick]`.
+"""Messages and Responses compared with chat: `python -m benchmarks.messages [--quick]`.
 
-The CPU of an event and of a whole request through `POST /v1/messages`, `POST /v1/responses` and `POST
-/v1/chat/completions`: the same proxy, the same upstream script, the same load, in turn, several rounds in one run. With
-and without token counts in every chunk, which the proxy asks of vLLM for a Messages client. Every answer is checked
-(`fronts.py`).
+Measures the CPU per event and per whole request of `POST /v1/messages`, `POST /v1/responses` and `POST
+/v1/chat/completions` in turn, with the same proxy, upstream script and load. Token counts in every chunk, which the
+proxy requests from vLLM for Messages clients, are on and off. Every response is checked (`fronts.py`).
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from benchmarks.targets import Target
 LIMIT_SECONDS = 200
 FULL = Sizes(paced_streams=100, paced_seconds=2.0, flat_streams=20, flat_events=1_000, whole=200)
 QUICK = Sizes(paced_streams=40, paced_seconds=1.0, flat_streams=10, flat_events=500, whole=60)
-# What medians are taken of.
+# Number of rounds for the medians.
 ROUNDS = 3
-# Whose models the two upstreams say they have: of a server of unknown kind no counts are asked.
+# Model owners reported by the two upstreams. The proxy requests no counts from a server of unknown kind.
 UNKNOWN = "somebody"
 
 ROWS: tuple[Row, ...] = (
@@ -47,7 +46,7 @@ _RATIOS = (("paced.ratio", "paced.content_us"), ("flat.ratio", "flat.content_us"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What is measured: whose the upstream's models are, what the client asks, and beside which column it is put."""
+    """A measurement: the owner of the upstream's models, the request, and the column to compare it with."""
 
     name: str
     owner: str
@@ -65,7 +64,7 @@ COLUMNS = (
 
 
 def main() -> int:
-    """Measure every column in each round, print the medians; return 1 if an answer was wrong."""
+    """Measure every column in each round and print the medians; return 1 if a response was wrong."""
     parser = argparse.ArgumentParser(description="the Messages and the Responses front beside the chat front")
     parser.add_argument("--quick", action="store_true", help="one short round, for a first look")
     options = parser.parse_args()
@@ -89,7 +88,7 @@ def main() -> int:
 
 
 def compare(results: report.Results) -> None:
-    """Add to each column of a round how many times the CPU of `chat` it needs: the two ran shortly after each other."""
+    """Add the CPU ratio to `chat` to each column of a round. Both were measured shortly after each other."""
     for column in COLUMNS:
         if column.name not in results:
             continue
@@ -100,7 +99,7 @@ def compare(results: report.Results) -> None:
 
 
 def _started(stack: ExitStack, owner: str) -> Target:
-    """Start an upstream of this owner and a proxy in front of it, both until the stack ends; both fronts are warm."""
+    """Start an upstream with this owner and a proxy until the stack closes, and warm up the fronts."""
     port = stack.enter_context(targets.upstream(LIMIT_SECONDS, owner))
     target = stack.enter_context(targets.proxy()(port))
     for column in COLUMNS:
@@ -110,7 +109,7 @@ def _started(stack: ExitStack, owner: str) -> Target:
 
 
 def _figures(target: Target, column: Column, sizes: Sizes) -> Figures:
-    """Return what is measured of a column in one round."""
+    """Return the figures of a column in one round."""
     try:
         return {
             **measure.paced(target, sizes, column.asking),

@@ -1,8 +1,8 @@
-"""Other proxies for the comparison: LiteLLM, an aiohttp program that parses each event, and Flask, gunicorn and
-`requests` with nothing between them.
+"""Other proxies for comparison: LiteLLM, an aiohttp program that parses each event, and bare Flask, gunicorn and
+`requests`.
 
-The first two get a virtual environment each in `.venv`, made when it is first needed (LiteLLM's takes a minute and some
-hundred megabytes), or the folder that BENCH_ENVIRONMENTS names.
+The first two have virtual environments in `.venv`, or in the folder BENCH_ENVIRONMENTS. They are created on first use;
+LiteLLM's takes a minute and some hundred megabytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START_SECONDS = 120.0
 
 
 def environment(name: str, *packages: str) -> Path:
-    """Return the folder of programs of an environment with these packages; make it where it is not there yet."""
+    """Return the program folder of an environment with these packages; create the environment if it is missing."""
     folder = Path(os.environ.get("BENCH_ENVIRONMENTS", ROOT / ".venv")) / name
     programs = folder / "bin"
     if (folder / "made").exists():
@@ -53,7 +53,7 @@ def parsing(port: int) -> Iterator[Target]:
 
 @contextmanager
 def bare(port: int) -> Iterator[Target]:
-    """Run what the proxy is built on, one worker, in front of the upstream at `port`."""
+    """Run the proxy's bare stack, one worker, in front of the upstream at `port`."""
     listen = free_port()
     command = [sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{listen}", "--worker-class", "gthread"]
     command += ["--threads", "16", "--no-control-socket", "benchmarks.bare_stack:app"]
@@ -71,7 +71,7 @@ def litellm(port: int) -> Iterator[Target]:
     programs = environment("bench-litellm", "litellm[proxy]")
     listen = free_port()
     server = {"model": f"openai/{MODEL}", "api_base": f"http://127.0.0.1:{port}/v1", "api_key": "none"}
-    # It listens on 127.0.0.1 alone, and no key is needed. JSON is YAML.
+    # It only listens on 127.0.0.1, so no key is needed. JSON is valid YAML.
     general = {"dangerously_permit_weak_or_unset_master_key": True}
     models = [{"model_name": MODEL, "litellm_params": server}]
     config = json.dumps({"model_list": models, "general_settings": general})

@@ -1,6 +1,6 @@
-"""What an event costs a proxy that does little: `python parsing_proxy.py PORT UPSTREAM_PORT`, with aiohttp.
+"""Minimal aiohttp proxy, to measure its cost per event: `python parsing_proxy.py PORT UPSTREAM_PORT`.
 
-It parses the JSON of each event, looks whether it says a text, and writes the event as it came.
+It parses the JSON of each event, checks whether it contains text, and writes the event unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _END = b"\n\n"
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """Send a request on, and its answer back."""
+    """Forward a request and return the response."""
     body = await request.read()
     headers = {"Content-Type": "application/json"}
     url = f"http://127.0.0.1:{sys.argv[2]}{request.path}"
@@ -35,7 +35,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 
 async def events(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The events of an answer, each as it came."""
+    """Yield the events of a response unchanged."""
     rest = b""
     async for data in upstream.content.iter_any():
         *whole, rest = (rest + data).split(_END)
@@ -44,7 +44,7 @@ async def events(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def look(event: bytes) -> str:
-    """The text that an event says."""
+    """Return the text in an event."""
     data = event[5:].strip()
     if data == b"[DONE]":
         return ""
@@ -53,7 +53,7 @@ def look(event: bytes) -> str:
 
 
 async def session(app: web.Application) -> AsyncIterator[None]:
-    """The connections to the upstream."""
+    """Hold the connections to the upstream while the application runs."""
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(None)) as made:
         app[_SESSION] = made
@@ -61,7 +61,7 @@ async def session(app: web.Application) -> AsyncIterator[None]:
 
 
 def main() -> None:
-    """Listen, and serve."""
+    """Listen and serve."""
     app = web.Application(client_max_size=16 << 20)
     app.cleanup_ctx.append(session)
     app.router.add_route("*", "/{path:.*}", answer)

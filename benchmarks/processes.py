@@ -1,4 +1,4 @@
-"""What /proc says of processes, and how a process that we started is ended."""
+"""Process figures from /proc, and the end of processes that we started."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import subprocess
 import time
 from pathlib import Path
 
-# The last bits of the number of a process' CPU clock (clock_getcpuclockid(3)): all threads, those that have ended, too.
+# Low bits of the id of a process's CPU clock (clock_getcpuclockid(3)), which includes threads that have ended.
 _CPU_CLOCK = 2
 
 
 def family(pid: int) -> list[int]:
-    """Return the process and all that descend from it."""
+    """Return the process and all its descendants."""
     parents: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (fields := _stat(int(entry))):
@@ -28,17 +28,17 @@ def family(pid: int) -> list[int]:
 def cpu_seconds(pids: list[int]) -> float:
     """Return the CPU time, user and system, that these processes have used so far.
 
-    `/proc/PID/stat` has it in ticks of 10 ms: 300 answers of nginx take three of them, or four.
+    `/proc/PID/stat` counts ticks of 10 ms, which is too coarse: nginx needs three or four of them for 300 responses.
     """
     used = 0.0
     for pid in pids:
-        with contextlib.suppress(OSError):  # it is gone
+        with contextlib.suppress(OSError):  # the process has ended
             used += time.clock_gettime(~pid << 3 | _CPU_CLOCK)
     return used
 
 
 def rss(pid: int, *, highest: bool = False) -> int:
-    """Return the resident bytes of a process, or the most that it had so far; 0 if it is gone."""
+    """Return the resident bytes of a process, or their peak with `highest`; 0 if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -48,7 +48,7 @@ def rss(pid: int, *, highest: bool = False) -> int:
 
 
 def stop(process: subprocess.Popen[str], patience: float = 5.0) -> None:
-    """End a process that we started; after `patience` seconds kill it and its children, each by its pid."""
+    """Terminate a process that we started. After `patience` seconds, kill it and its children by pid."""
     pids = family(process.pid) if process.poll() is None else []
     if pids:
         process.terminate()
@@ -57,7 +57,7 @@ def stop(process: subprocess.Popen[str], patience: float = 5.0) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    # The master goes first and takes its workers with it; one that does not go is still ours to end.
+    # The master stops its workers. Kill any that remain.
     until = time.monotonic() + 2.0
     while (left := [pid for pid in pids if _stat(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
@@ -69,11 +69,11 @@ def stop(process: subprocess.Popen[str], patience: float = 5.0) -> None:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; empty if the process is gone or a zombie."""
+    """Return the fields of /proc/PID/stat from the state on; empty if the process has ended or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return []
-    # The name before stands in brackets and may hold blanks.
+    # The process name before them is in parentheses and may contain spaces.
     fields = text.rpartition(")")[2].split()
     return [] if fields[0] == "Z" else fields

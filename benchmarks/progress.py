@@ -8,7 +8,7 @@ from proxy.codec.display import printable
 
 
 class Progress:
-    """Prints `doctor: 3/16 streams` as each step begins. Standard output is never touched."""
+    """Progress printer: prints lines such as `doctor: 3/16 streams` to standard error as each step begins."""
 
     def __init__(self, title: str, total: int) -> None:
         self._title = title
@@ -16,6 +16,6 @@ class Progress:
         self._begun = 0
 
     def step(self, text: str) -> None:
-        """Print the line of the next step; control characters of `text` become blanks."""
+        """Print the line of the next step. Control characters in `text` become spaces."""
         self._begun += 1
         print(f"{self._title}: {self._begun}/{self._total} {printable(text, ' ')}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Reads one HTTP/1.1 answer from bytes, as they come, and the events in it."""
+"""Incremental readers of one HTTP/1.1 response and of its events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ MAX_HEADERS = 64 << 10
 
 
 class Reply:
-    """Sans-IO: bytes of an answer in, bytes of its body out."""
+    """Sans-IO reader of a response: takes bytes, returns bytes of the body."""
 
     def __init__(self) -> None:
         """Start before the status line."""
@@ -17,14 +17,14 @@ class Reply:
         self.done = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes from the socket; return what they add to the body."""
+        """Add bytes from the socket; return the body bytes in them."""
         self._raw += data
         if self.status is None and not self._headers():
             return b""
         return self._chunks() if self._chunked else self._plain()
 
     def eof(self) -> None:
-        """Take the end of the connection, which ends a body that has neither length nor chunks."""
+        """Handle the end of the connection, which ends a body without length and chunks."""
         self.done = self.done or (self.status is not None and not self._chunked and self._left is None)
 
     def _headers(self) -> bool:
@@ -44,7 +44,7 @@ class Reply:
         return True
 
     def _plain(self) -> bytes:
-        """Return the bytes of a body with a length, or of one that the end of the connection closes."""
+        """Return the bytes of a body that has a length or ends with the connection."""
         body, self._raw = self._raw, b""
         if self._left is not None:
             self._left -= len(body)
@@ -52,7 +52,7 @@ class Reply:
         return body
 
     def _chunks(self) -> bytes:
-        """Return the data of every whole chunk; the rest is kept."""
+        """Return the data of complete chunks; keep the rest."""
         raw, at, data = self._raw, 0, []
         while (line := raw.find(b"\r\n", at)) >= 0:
             size = int(raw[at:line], 16)
@@ -68,15 +68,16 @@ class Reply:
 
 
 class Events:
-    """Sans-IO: bytes of a body in, whole server-sent events out."""
+    """Sans-IO reader of events: takes bytes of a body, returns complete server-sent events."""
 
     def __init__(self) -> None:
         """Start before the first event."""
         self._text = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes of the body; return the events completed by them, each from its `data:` on, without comments
-        (heartbeats); an `event:` line before that only says again what the data says.
+        """Add bytes of the body; return the events that they complete, each from its `data:` on.
+
+        Comments (heartbeats) are dropped, and so are `event:` lines, which only repeat the data's type.
         """
         *blocks, self._text = (self._text + data).split(b"\n\n")
         named = (block.partition(b"\n")[2] if block.startswith(b"event:") else block for block in blocks)

@@ -1,4 +1,4 @@
-"""Turns figures into the table and the list of targets that the benchmarks print."""
+"""Tables of figures, and verdicts on targets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from benchmarks.measure import Figures
 
 Results = dict[str, Figures]
 
-# CPU of this tree, in times of an older one's; the figures that are CPU.
+# Maximum ratio of this tree's CPU to an older tree's, and the figures it applies to.
 MOST_OF_OLDER = 1.10
 _CPU = (".cpu_us", ".cpu_ms")
 
-# (figure, what it is, digits after the point)
+# (figure, description, decimal places)
 Row = tuple[str, str, int]
 
 _ROWS: tuple[Row, ...] = (
@@ -61,7 +61,7 @@ _ROWS: tuple[Row, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One number to hold: a figure of the proxy and the least or the most that it may be."""
+    """A target: a figure of the proxy and its minimum or maximum."""
 
     what: str
     figure: str
@@ -70,8 +70,8 @@ class Bound:
     unit: str = ""
 
 
-# The gap is judged at 400 x 50/s only: flat out, where hundreds of events are read at once, its p99 is near 0 whatever
-# a stream has to wait.
+# The gap is only judged at 400 x 50/s. At full speed hundreds of events are read at the same time, so its p99 is near 0
+# however long a stream waits.
 BOUNDS = (
     Bound("added time to first event", "first.added_ms", most=2.0, unit="ms"),
     Bound("CPU per streamed event over nginx", "paced.ratio", most=4.0, unit="x"),
@@ -90,7 +90,7 @@ ELSEWHERE = (
 
 
 def compare(results: Results) -> None:
-    """Add the figures that hold one target against another."""
+    """Add the figures that compare targets."""
     for figures in results.values():
         first, bare = figures.get("first.ms"), results.get("direct", {}).get("first.ms")
         if first is not None and bare is not None:
@@ -116,7 +116,7 @@ def table(results: Results, rows: Sequence[Row] = _ROWS) -> Iterator[str]:
 
 
 def beside(rows: Sequence[Row], times: Figures) -> Iterator[str]:
-    """Yield a line for each row: how many times an older tree's figure that of this one is; CPU has a bound."""
+    """Yield a line for each row with the ratio of this tree's figure to the older tree's. CPU ratios have a bound."""
     width = max(len(what) for _, what, _ in rows)
     for figure, what, _ in rows:
         value = times.get(figure)
@@ -128,14 +128,14 @@ def beside(rows: Sequence[Row], times: Figures) -> Iterator[str]:
 
 
 def verdicts(proxy: Figures) -> Iterator[str]:
-    """Yield a line for each number that the proxy is to hold, and for those that are not measured with it."""
+    """Yield a line for each target of the proxy, including those that were not measured."""
     yield from held(BOUNDS, proxy)
     for what, where in ELSEWHERE:
         yield f"{what:<65} {where}"
 
 
 def held(bounds: Iterable[Bound], figures: Mapping[str, float | None]) -> Iterator[str]:
-    """Yield a line for each number to hold: what was measured, and whether it is met."""
+    """Yield a line for each target: the figure, and whether the target is met."""
     for bound in bounds:
         limit = f"<= {bound.most:g}" if bound.most is not None else f">= {bound.least:g}"
         value = figures.get(bound.figure)
@@ -147,7 +147,7 @@ def _verdict(bound: Bound, value: float | None) -> str:
     if value is None:
         return "not measured"
     low = bound.least is not None and value < bound.least
-    # What is printed as the bound is within it.
+    # Round, so that a value printed as the bound is within it.
     high = bound.most is not None and round(value, 4) > bound.most
     return "NOT MET" if low or high else "met"
 

@@ -24,19 +24,19 @@ Measurement = Callable[[Target, Sizes], Figures]
 _ON_ONE: tuple[Measurement, ...] = (
     measure.first_event,
     measure.paced,
-    # Next to what they are held against: what a worker did before changes what it costs.
+    # Directly after the figures they are compared with: a worker's earlier work changes its costs.
     measure.messages_paced,
     measure.flat,
     measure.over,
     measure.whole,
     measure.messages_whole,
 )
-# Memory is taken from a fresh process: what the others leave behind would hide what a stream needs.
+# Memory is measured in a fresh process, because leftovers of other measurements would hide the memory of a stream.
 _RUNS = (_ON_ONE, (measure.memory,))
 
 
 def main() -> int:
-    """Measure what the command line asks for, print table and verdicts; return 1 if a measurement failed."""
+    """Run the requested measurements and print table and verdicts; return 1 if a measurement failed."""
     parser = argparse.ArgumentParser(description="benchmarks of the proxy beside nginx and the bare upstream")
     parser.add_argument("--quick", action="store_true", help="shorter measurements, for a first look")
     parser.add_argument("--targets", default="direct,nginx,proxy", help="which of them, with commas between")
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def _measure(name: str, start: Starter, port: int, sizes: Sizes, progress: Progress) -> tuple[Figures, bool]:
-    """Return the figures of one target, and whether all measurements of it could be made."""
+    """Return the figures of one target, and whether all its measurements succeeded."""
     figures: Figures = {}
     good = True
     for measurements in _RUNS:
@@ -89,7 +89,7 @@ def _measure(name: str, start: Starter, port: int, sizes: Sizes, progress: Progr
 
 
 def _one(one: Measurement, target: Target, sizes: Sizes, figures: Figures) -> bool:
-    """Add the figures of one measurement; return whether it could be made."""
+    """Add the figures of one measurement; return whether it succeeded."""
     began = time.monotonic()
     try:
         figures.update(one(target, sizes))
@@ -101,7 +101,7 @@ def _one(one: Measurement, target: Target, sizes: Sizes, figures: Figures) -> bo
 
 
 def _print(results: report.Results) -> None:
-    """Print the table, and the numbers to hold."""
+    """Print the table and the verdicts."""
     report.compare(results)
     print("\n".join(report.table(results)))
     print("\nNumbers to hold")
@@ -109,7 +109,7 @@ def _print(results: report.Results) -> None:
 
 
 def bounded(seconds: int = LIMIT_SECONDS) -> None:
-    """Allow enough open files for 1,000 streams, and end the run, with all it started, after so many seconds."""
+    """Raise the limit of open files for 1,000 streams, and end the run and its processes after `seconds`."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -120,7 +120,7 @@ def bounded(seconds: int = LIMIT_SECONDS) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    """Leave by an exception, so that every block ends what it started."""
+    """Raise an exception, so that every block stops the processes it started."""
     raise SystemExit(f"ended by {signal.Signals(number).name}")
 
 

@@ -1,7 +1,7 @@
-"""The reading core alone, on one core: `python -m benchmarks.scanner [--quick]`.
+"""Throughput of the text reader alone, on one core: `python -m benchmarks.scanner [--quick]`.
 
-How much text it takes a second: prose, which must be fast, and texts that are all beginnings of calls, which must be
-linear. Each is scanned once more at a quarter of its length: linear is 4 times the time.
+Measures text per second: prose must be fast, and texts full of call openers must take linear time. Each text is also
+read at a quarter of its length, so linear means a ratio of 4.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from proxy.tools.toolset import ToolSet, read_tools
 
 FULL, QUICK = 5_000_000, 500_000
 PIECE = 4_000
-# A text that would take longer than this, in seconds, is shortened, and the table says so.
+# Texts that would take more seconds than this are shortened and marked in the table.
 MOST_SECONDS = 10.0
-# What is over so soon is measured more than once: the best counts.
+# Measurements shorter than SHORT_SECONDS are repeated TIMES times; the best one counts.
 SHORT_SECONDS, TIMES = 1.0, 3
 
 PROSE = (
@@ -64,7 +64,7 @@ The file looks so; `limit` is *optional*:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A text: what is repeated in it, and the length of the pieces that it comes in."""
+    """A text: the part that is repeated, and the length of the pieces to feed."""
 
     name: str
     unit: str
@@ -89,7 +89,7 @@ BOUNDS = (
 
 
 def main() -> int:
-    """Measure every text and print the table and the verdicts; return 1 if a text did not come out as it was."""
+    """Measure every text and print the table and the verdicts; return 1 if a text was changed."""
     parser = argparse.ArgumentParser(description="the reading core's speed, on one core")
     parser.add_argument("--quick", action="store_true", help="shorter texts, for a first look")
     options = parser.parse_args()
@@ -113,7 +113,7 @@ def main() -> int:
 
 
 def _measured(case: Case, tools: ToolSet, size: int) -> tuple[int, float, float]:
-    """Return the length that was measured, and the seconds for a quarter of it and for all."""
+    """Return the measured length, and the seconds for a quarter of it and for all of it."""
     quarter = _seconds(case, tools, size // 4)
     while 4 * quarter > MOST_SECONDS:
         size //= 2
@@ -122,7 +122,7 @@ def _measured(case: Case, tools: ToolSet, size: int) -> tuple[int, float, float]
 
 
 def _seconds(case: Case, tools: ToolSet, size: int) -> float:
-    """Return the CPU time that a text of this length takes."""
+    """Return the CPU time for a text of this length."""
     text = (case.unit * (size // len(case.unit) + 1))[:size]
     pieces = [text[at : at + case.piece] for at in range(0, size, case.piece)]
     best = scanned(pieces, tools)
@@ -130,7 +130,7 @@ def _seconds(case: Case, tools: ToolSet, size: int) -> float:
 
 
 def scanned(pieces: list[str], tools: ToolSet) -> float:
-    """Return the CPU time of one run; raise ValueError if anything of the text was lost or taken for a call."""
+    """Return the CPU time of one run. Raise ValueError if text was lost or taken for a call."""
     reader = Reader(tools)
     found: list[Piece] = []
     began = time.process_time()

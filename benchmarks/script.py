@@ -1,7 +1,7 @@
-"""What the upstream says: the bytes of a stream in vLLM's shape, made before they are needed.
+"""Responses of the fake upstream: prepared bytes of streams in vLLM's format.
 
-Every chunk of a stream differs from the same chunk of another only in the id, which holds the stream's start. The id
-has a fixed width, so a chunk is three pieces joined, and its length is known in advance.
+Chunk k of two streams differs only in the id, which contains the stream's start time. The id has a fixed width, so a
+chunk consists of three joined pieces and its length is known in advance.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ STREAM_HEADERS = (
     b"transfer-encoding: chunked\r\n\r\n"
 )
 PROMPT_TOKENS = 900
-# Words and tokens of an answer that is not streamed.
+# Number of words and tokens in a response that is not streamed.
 _WHOLE_WORDS = 55
 WHOLE_TOKENS = 110
 
-# What a call writes: much that must be escaped in JSON, and much that could be taken for a call or for its end.
+# Content of a `write` call: many characters that JSON escapes, and text that looks like a call or its end.
 _WRITTEN = """import json
 
 PATTERN = r"\\s*\"(\\w+)\"\\s*"  # a key \u2192 its value
@@ -50,26 +50,26 @@ def pairs(lines: list[str]) -> dict[str, str]:
 
 print(f"<li class=\"entry\">{pairs([])!r}</li></tool_call>", end="\\n\\n")
 """
-# One escape in it is cut in two, as models with few tokens for such characters do it.
+# One escape is split in two, as by models with few tokens for such characters.
 _TOKENS = re.findall(r"\\u..|\\.| ?\w+|\s+|[^\w\s\\]+", json.dumps(_WRITTEN)[1:-1])
 CALL_ID = "chatcmpl-tool-b3b34516dd696271"
 CALL_OPENING = ('{"', "file", "_path", '": "', "src", "/pairs", ".py", '", "', "content", '": "')
-# A call as models of Hermes' kind print it: what stands before its arguments and behind them, a token each.
+# A call as Hermes models print it: the tokens before and after its arguments.
 _PRINTED_OPENING = ("<tool_call>", "\n", '{"', "name", '": "', "write", '", "', "arguments", '": ')
 _PRINTED_CLOSING = ("}", "\n", "</tool_call>")
 CALL_CLOSING = ('",', ' "', "over", "write", '":', " true", "}")
-# A line of the content of a call that lacks backslashes; 44 letters.
+# A line of content for a call without backslashes; 44 characters.
 _LINE = 'def say(name):\n    print(f"Hello, {name}")\n'
 _WRONG_CLOSING = ('",', ' "', "over", "write", '": "', "true", '"}')
 
 
 class Script:
-    """The chunks of every stream of text; one object serves all of them."""
+    """Chunks of text streams. One object serves all streams."""
 
     def __init__(self, prepared: int = 2_000, counts: bool = False) -> None:
-        """Make the content chunks 1 to `prepared`; later ones are made when first asked for.
+        """Create the content chunks 1 to `prepared`. Later ones are created on first use.
 
-        `counts`: every chunk says how many tokens there were so far, as vLLM does for `continuous_usage_stats`.
+        `counts`: every chunk contains the token count so far, like vLLM with `continuous_usage_stats`.
         """
         self._counts = counts
         self._end: tuple[dict[str, Any], str] = {"content": ""}, "stop"
@@ -78,7 +78,7 @@ class Script:
         self._grow(prepared)
 
     def role(self, ident: bytes) -> bytes:
-        """Return the first chunk, which carries the role and no text."""
+        """Return the first chunk, which contains the role and no text."""
         return _chunk(ident, self._tail({"role": "assistant", "content": ""}, 0))
 
     def content(self, ident: bytes, number: int) -> bytes:
@@ -88,7 +88,7 @@ class Script:
         return b"".join((self._sizes[number - 1], _HEAD, ident, self._tails[number - 1]))
 
     def end(self, ident: bytes, events: int, usage: bool) -> bytes:
-        """Return what follows the last of `events` content chunks: finish, usage if asked for, [DONE], end of body."""
+        """Return the end after `events` content chunks: finish, usage if requested, [DONE], end of the body."""
         delta, finish = self._end
         last = _chunk(ident, self._tail(delta, events, finish))
         if usage:
@@ -96,28 +96,28 @@ class Script:
         return last + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
     def _grow(self, count: int) -> None:
-        """Make the content chunks up to number `count`."""
+        """Create the content chunks up to number `count`."""
         for number in range(len(self._tails) + 1, count + 1):
             tail = self._tail(self._delta(number), number)
             self._sizes.append(_size(tail))
             self._tails.append(tail)
 
     def _delta(self, number: int) -> dict[str, Any]:
-        """Return what content chunk `number` says."""
+        """Return the delta of content chunk `number`."""
         return {"content": words(number)}
 
     def _tail(self, delta: dict[str, Any], tokens: int, finish: str | None = None) -> bytes:
-        """Return what follows the id in a chunk; `created` is one for all of a reply, as vLLM has it."""
+        """Return the part of a chunk after the id. `created` is the same in all chunks, as in vLLM."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, "token_ids": None}
         counts = {"usage": _usage(tokens)} if self._counts else {}
         return _after_id({"created": CREATED, "model": MODEL, "choices": [choice], **counts})
 
 
 class CallScript(Script):
-    """The chunks of a stream that is one structured call."""
+    """Chunks of a stream with one structured call."""
 
     def __init__(self, fragments: tuple[str, ...], counts: bool = False) -> None:
-        """Make all chunks: the name first, then each of the fragments of the arguments."""
+        """Create all chunks: the name first, then each fragment of the arguments."""
         self._fragments = fragments
         super().__init__(1 + len(fragments), counts)
         self._end = {}, "tool_calls"
@@ -131,10 +131,10 @@ class CallScript(Script):
 
 
 class PrintedScript(Script):
-    """The chunks of a stream of text that is one call, printed."""
+    """Chunks of a text stream with one printed call."""
 
     def __init__(self, fragments: tuple[str, ...], counts: bool = False) -> None:
-        """Make all chunks, one for each of the fragments."""
+        """Create all chunks, one per fragment."""
         self._fragments = fragments
         super().__init__(len(fragments), counts)
 
@@ -155,31 +155,31 @@ def words(number: int) -> str:
 
 @lru_cache(maxsize=4)
 def call(events: int, wrong: bool, counts: bool = False, piece: int = 0) -> CallScript:
-    """Return the script of a call of `events` chunks, as `call_fragments` has it."""
+    """Return the script of a call with `events` chunks; `call_fragments` explains `wrong` and `piece`."""
     return CallScript(call_fragments(events, wrong, piece), counts)
 
 
 @lru_cache(maxsize=4)
 def printed_call(events: int, counts: bool = False) -> PrintedScript:
-    """Return the script of a call that is printed in `events` chunks of text."""
+    """Return the script of a call printed in `events` chunks of text."""
     return PrintedScript(printed_fragments(events), counts)
 
 
 def printed_fragments(events: int) -> tuple[str, ...]:
-    """Return the text of a printed call, a chunk for each token."""
+    """Return the text of a printed call, one chunk per token."""
     return (*_PRINTED_OPENING, *printed_arguments(events), *_PRINTED_CLOSING)
 
 
 def printed_arguments(events: int) -> tuple[str, ...]:
-    """Return the arguments of the call that is printed in so many chunks."""
+    """Return the arguments of a call printed in `events` chunks."""
     return call_fragments(events - len(_PRINTED_OPENING) - len(_PRINTED_CLOSING) + 1, False)
 
 
 def call_fragments(events: int, wrong: bool, piece: int = 0) -> tuple[str, ...]:
-    """Return the arguments of a `write` in `events` - 1 pieces: with the call's name, a chunk for each token.
+    """Return the arguments of a `write` in `events` - 1 pieces, one per token; the call's name is another chunk.
 
-    If they are to be `wrong`, the boolean at their end is a string; all else is the same, so what is right is known.
-    With a `piece` the content comes in pieces of so many letters.
+    `wrong`: the boolean at the end is a string. `piece`: if not 0, the content is split into pieces of that many
+    characters.
     """
     closing = _WRONG_CLOSING if wrong else CALL_CLOSING
     if piece:
@@ -192,15 +192,14 @@ def call_fragments(events: int, wrong: bool, piece: int = 0) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def unescaped_call(events: int, counts: bool = False) -> CallScript:
-    """Return the script of a call of `events` chunks whose quotation marks lack their backslashes."""
+    """Return the script of a call with `events` chunks and unescaped quotation marks."""
     return CallScript(unescaped_fragments(events), counts)
 
 
 def unescaped_fragments(events: int, *, repaired: bool = False) -> tuple[str, ...]:
-    """Return the arguments of a `write` in `events` - 1 pieces, a line of its content in each.
+    """Return the arguments of a `write` in `events` - 1 pieces, one line of content each.
 
-    The quotation marks in its content lack their backslashes, if it is not `repaired`: only with the schema it can be
-    read.
+    Unless `repaired`, quotation marks in the content lack their backslashes, so that only the schema makes it readable.
     """
     line = json.dumps(_LINE)[1:-1]
     if not repaired:
@@ -238,12 +237,12 @@ def reply(answer: dict[str, Any], status: str = "200 OK") -> bytes:
 
 
 def _usage_tail(events: int) -> bytes:
-    """Return what follows the id in the chunk of the usage."""
+    """Return the part of the usage chunk after the id."""
     return _after_id({"created": CREATED, "model": MODEL, "choices": [], "usage": _usage(events)})
 
 
 def _usage(completion: int) -> dict[str, int]:
-    """Return the usage of an answer of `completion` tokens."""
+    """Return the usage of a response with `completion` tokens."""
     total = PROMPT_TOKENS + completion
     return {"prompt_tokens": PROMPT_TOKENS, "total_tokens": total, "completion_tokens": completion}
 
@@ -254,7 +253,7 @@ def _after_id(fields: dict[str, Any]) -> bytes:
 
 
 def _chunk(ident: bytes, tail: bytes) -> bytes:
-    """Return one whole HTTP chunk."""
+    """Return one complete HTTP chunk."""
     return _size(tail) + _HEAD + ident + tail
 
 
@@ -264,5 +263,5 @@ def _size(tail: bytes) -> bytes:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """Return JSON without blanks, as vLLM writes it."""
+    """Return compact JSON, like vLLM."""
     return json.dumps(value, separators=(",", ":")).encode()

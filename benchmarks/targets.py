@@ -1,4 +1,4 @@
-"""The things that are measured: the upstream directly, nginx in front of it, the proxy in front of it."""
+"""Benchmark targets: the upstream itself, nginx in front of it, and the proxy in front of it."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ http {{
 
 
 class Unavailable(Exception):
-    """A target that cannot be started here; the text says why."""
+    """A target cannot be started here; the message is the reason."""
 
 
 @dataclass(slots=True)
 class Target:
-    """Something that answers on 127.0.0.1:`port`; `pid` is its first process, None if it is the upstream itself."""
+    """A server on 127.0.0.1:`port`. `pid` is its first process, None for the upstream itself."""
 
     name: str
     port: int
@@ -66,15 +66,15 @@ class Target:
 
     @property
     def url(self) -> str:
-        """Return where it answers."""
+        """Return its base URL."""
         return f"http://127.0.0.1:{self.port}"
 
     def cpu(self) -> float:
-        """Return the CPU seconds that all its processes have used so far."""
+        """Return the CPU seconds used by all its processes so far."""
         return processes.cpu_seconds(processes.family(self.pid)) if self.pid else 0.0
 
     def worker_rss(self) -> int:
-        """Return the resident bytes of its worker: the largest child, or the process itself if it has none."""
+        """Return the resident bytes of its worker: the largest child, or the process itself if it has no children."""
         if not self.pid:
             return 0
         pids = processes.family(self.pid)
@@ -86,7 +86,7 @@ Starter = Callable[[int], AbstractContextManager[Target]]
 
 @contextmanager
 def upstream(lifetime: float, owner: str = "vllm") -> Iterator[int]:
-    """Run the paced upstream, for `lifetime` seconds at most, as a server of `owner`'s; give its port."""
+    """Run the paced upstream for at most `lifetime` seconds, with models of `owner`; yield its port."""
     command = [sys.executable, "-m", "benchmarks.upstream", "--lifetime", str(lifetime), "--owner", owner]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -98,18 +98,18 @@ def upstream(lifetime: float, owner: str = "vllm") -> Iterator[int]:
 
 @contextmanager
 def direct(port: int) -> Iterator[Target]:
-    """Give the upstream itself."""
+    """Yield the upstream itself."""
     yield Target("direct", port)
 
 
 def nginx_program() -> str | None:
-    """Return where nginx is, None if nowhere. Debian keeps it where the PATH of an ordinary user does not lead."""
+    """Return the path of nginx, or None. Debian installs it outside the PATH of ordinary users."""
     return shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
 def nginx(port: int) -> Iterator[Target]:
-    """Run nginx in front of the upstream at `port`: one worker that passes bytes, unbuffered."""
+    """Run nginx in front of the upstream at `port`: one worker without buffering."""
     binary = nginx_program()
     if not binary:
         raise Unavailable("nginx is not installed")
@@ -123,7 +123,7 @@ def nginx(port: int) -> Iterator[Target]:
 
 
 def proxy(extra: Sequence[str] = (), root: Path = ROOT, python: str = sys.executable) -> Starter:
-    """Return what runs the proxy of the tree `root`, with `extra` options, in front of an upstream's port."""
+    """Return a starter of the proxy in the tree `root` with `extra` options."""
 
     @contextmanager
     def start(port: int) -> Iterator[Target]:
@@ -139,7 +139,7 @@ def proxy(extra: Sequence[str] = (), root: Path = ROOT, python: str = sys.execut
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nothing listens."""
+    """Return a free port on 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
@@ -157,9 +157,9 @@ def running(
     patience: float = START_SECONDS,
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
-    """Run a command in the folder `root` until the block ends; enter the block when it answers `health` on `port`.
+    """Run a command in the folder `root` during the block, which starts once `health` responds on `port`.
 
-    `variables` are those that its environment has beside this one's.
+    `variables` are added to the environment.
     """
     environment = {**os.environ, **(variables or {})}
     with log.open("w") as output:
@@ -178,7 +178,7 @@ def running(
 
 
 def _answers(port: int, path: str) -> bool:
-    """Return whether an HTTP server answers on `port`, whatever it says."""
+    """Return whether an HTTP server responds on `port`, with any status."""
     connection = HTTPConnection("127.0.0.1", port, timeout=2.0)
     try:
         connection.request("GET", path)

@@ -1,11 +1,11 @@
-"""A model server's stand-in with a clock: `python -m benchmarks.upstream --port 0`.
+"""Fake model server with paced streams: `python -m benchmarks.upstream --port 0`.
 
-One thread, one epoll, raw sockets. Event k of a stream is written at t0 + k / rate. The event's number is the last word
-of its text and t0 (time.monotonic(), one clock for all processes of a machine) is in its id, so whoever reads the event
-can tell how late it is. With rate 0 every stream gets one event in turn, as a model server's step gives them, as fast
-as the sockets take them.
+One thread, one epoll, raw sockets. Event k of a stream is written at t0 + k / rate. The event's text ends with its
+number, and its id contains t0 (time.monotonic(), the same clock in all processes), so a reader can compute how late the
+event is. With rate 0 every stream gets one event in turn, like the steps of a model server, as fast as the sockets
+allow.
 
-Prints `{"port": N}` when it listens, and ends by itself after `--lifetime` seconds.
+Prints `{"port": N}` when it listens, and exits after `--lifetime` seconds.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _READ = select.EPOLLIN | select.EPOLLRDHUP
 
 @dataclass(slots=True)
 class Plan:
-    """What one stream shall hold: events, events per second (0: no pacing), seconds of silence before the end.
+    """Contents of one stream: events, events per second (0: no pacing), seconds of silence before the end.
 
-    `usage`: the token counts at the end; `counts`: in every chunk as well. `call`: a structured call instead of text,
-    `right`, or `wrong` or `unescaped` if its arguments need a repair, or a call that is `printed` as text; `piece`: the
-    letters of a piece of its content.
+    `usage`: token counts at the end; `counts`: in every chunk, too. `call`: a call instead of text. It is structured
+    (`right`, or `wrong` or `unescaped` if it needs a repair), or `printed` as text. `piece`: number of characters in
+    each piece of its content.
     """
 
     events: int = 50
@@ -45,8 +45,8 @@ class Plan:
     piece: int = 0
 
     def with_body(self, body: dict[str, Any]) -> Plan:
-        """Return the plan that a request asks for, within bounds; what it does not name stays."""
-        # A Messages client says it as the user's id, which the proxy translates to `user`.
+        """Return the plan with the values from a request, within bounds."""
+        # Messages clients send it as the user id, which the proxy translates to `user`.
         bench = body.get("bench") or json.loads(body.get("user") or "{}")
         counted = body.get("stream_options") or {}
         return Plan(
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """One client: bytes received, bytes not yet taken by the socket, and the stream under way."""
+    """One client: bytes received, bytes still to send, and the current stream."""
 
     sock: socket.socket
     received: bytearray = field(default_factory=bytearray)
@@ -75,20 +75,20 @@ class Connection:
     closed: bool = False
 
     def due(self, now: float) -> float:
-        """Return when the next piece of the stream is to be written."""
+        """Return the time at which the next piece of the stream is due."""
         assert self.plan is not None
         if self.number > self.plan.events:
-            # The finish leaves together with the last token, unless a silence was asked for.
+            # The finish is sent with the last token, unless a silence was requested.
             spoken = self.plan.events / self.plan.rate if self.plan.rate else 0.0
             return self.start + spoken + self.plan.hold if self.plan.hold else now
         return self.start + self.number / self.plan.rate if self.plan.rate else now
 
 
 class Upstream:
-    """The server: accepts, reads requests, and writes each stream's events when they are due."""
+    """Server: accepts connections, reads requests, and writes each event when it is due."""
 
     def __init__(self, port: int, default: Plan, owner: str = "vllm") -> None:
-        """Listen on 127.0.0.1:`port` (0: a free one); `owner` is whose the models are said to be."""
+        """Listen on 127.0.0.1:`port` (0: a free one). `owner` is the reported owner of the models."""
         self._default, self._owner = default, owner
         self._scripts = {counts: script.Script(counts=counts) for counts in (False, True)}
         self._listener = socket.create_server(("127.0.0.1", port), backlog=4096)
@@ -105,14 +105,14 @@ class Upstream:
         while (now := time.monotonic()) < until:
             soonest = min(self._due[0][0], until) if self._due else until
             if soonest > now:
-                # select() waits to the microsecond, epoll only to the millisecond.
+                # select() has a resolution of a microsecond, epoll of a millisecond.
                 select.select([self._epoll], [], [], soonest - now)
             for descriptor, mask in self._epoll.poll(0):
                 self._ready(descriptor, mask)
             self._write_due()
 
     def _ready(self, descriptor: int, mask: int) -> None:
-        """Act on what epoll said of one descriptor."""
+        """Handle the epoll events of one descriptor."""
         if descriptor == self._listener.fileno():
             self._accept()
             return
@@ -125,7 +125,7 @@ class Upstream:
             self._receive(connection)
 
     def _accept(self) -> None:
-        """Take every client that waits."""
+        """Accept all waiting clients."""
         while True:
             try:
                 sock, _ = self._listener.accept()
@@ -137,7 +137,7 @@ class Upstream:
             self._epoll.register(sock.fileno(), _READ)
 
     def _receive(self, connection: Connection) -> None:
-        """Read what a client sent, and answer each whole request in it."""
+        """Read from a client, and answer each complete request."""
         try:
             data = connection.sock.recv(1 << 18)
         except BlockingIOError:
@@ -151,7 +151,7 @@ class Upstream:
         self._next(connection)
 
     def _next(self, connection: Connection) -> None:
-        """Answer the requests that are there; one that came during a stream waits for its end."""
+        """Answer received requests. A request received during a stream waits for the stream's end."""
         while connection.plan is None and not connection.closed and (request := _request(connection.received)):
             self._answer(connection, *request)
 
@@ -173,7 +173,7 @@ class Upstream:
             self._send(connection, script.reply({"detail": "Not Found"}, "404 Not Found"))
 
     def _begin(self, connection: Connection, plan: Plan, now: float) -> None:
-        """Send headers and role chunk, which are event 0, and put the stream on the clock."""
+        """Send headers and the role chunk, which are event 0, and schedule the stream."""
         connection.plan, connection.start, connection.ident = plan, now, script.ident(now)
         text = self._scripts[plan.counts]
         connection.says = text
@@ -188,14 +188,14 @@ class Upstream:
         self._schedule(connection)
 
     def _schedule(self, connection: Connection) -> None:
-        """Put a stream's next piece on the clock; a stream that is blocked waits for its socket instead."""
+        """Schedule a stream's next piece. A blocked stream waits for its socket instead."""
         if connection.closed or connection.plan is None or connection.unsent:
             return
         self._turn += 1
         heapq.heappush(self._due, (connection.due(time.monotonic()), self._turn, connection))
 
     def _write_due(self) -> None:
-        """Write every piece whose time has come, one for each stream without pacing."""
+        """Write every piece that is due, one for each stream without pacing."""
         now = time.monotonic()
         while self._due and self._due[0][0] <= now:
             connection = heapq.heappop(self._due)[2]
@@ -212,21 +212,21 @@ class Upstream:
                 self._next(connection)
 
     def _send(self, connection: Connection, data: bytes) -> None:
-        """Write bytes; what the socket does not take is kept, and no more is said before it has gone."""
+        """Write bytes. Keep the rest if the socket blocks; the stream pauses until it is sent."""
         connection.unsent += data
         self._flush(connection)
         if connection.unsent and not connection.closed:
             self._epoll.modify(connection.sock.fileno(), _READ | select.EPOLLOUT)
 
     def _unblock(self, connection: Connection) -> None:
-        """Go on with a socket that takes bytes again."""
+        """Resume a stream with a socket that is writable again."""
         self._flush(connection)
         if not connection.unsent and not connection.closed:
             self._epoll.modify(connection.sock.fileno(), _READ)
             self._schedule(connection)
 
     def _flush(self, connection: Connection) -> None:
-        """Write as much of what is kept as the socket takes."""
+        """Write as many kept bytes as the socket accepts."""
         try:
             sent = connection.sock.send(connection.unsent)
         except BlockingIOError:
@@ -237,14 +237,14 @@ class Upstream:
         connection.unsent = connection.unsent[sent:]
 
     def _close(self, connection: Connection) -> None:
-        """Forget a client; its place on the clock is skipped when its time comes."""
+        """Close a client. Its scheduled pieces are skipped when they are due."""
         connection.closed = True
         del self._connections[connection.sock.fileno()]
         connection.sock.close()
 
 
 def _request(received: bytearray) -> tuple[bytes, bytes] | None:
-    """Take the first whole request out of `received`: its request line and its body."""
+    """Remove the first complete request from `received`; return its request line and body, or None."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -259,7 +259,7 @@ def _request(received: bytearray) -> tuple[bytes, bytes] | None:
 
 
 def main() -> None:
-    """Read the command line, listen, say where, serve."""
+    """Read the command line, listen, print the port, serve."""
     parser = argparse.ArgumentParser(description="paced upstream")
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--events", type=int, default=50, help="content events per stream")

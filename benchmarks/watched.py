@@ -1,8 +1,8 @@
-"""What it costs to look on: `python -m benchmarks.watched [--quick]`.
+"""Cost of the live page: `python -m benchmarks.watched [--quick]`.
 
-Three proxies of this tree, in front of one upstream: one without the live page, one whose page is open while its
-metrics are scraped every second, and one that also keeps what was said. They are measured in turn, round by round, so
-that whatever else the machine has to do meets all of them; the median of the rounds counts.
+Three proxies of this tree run in front of one upstream: one without the live page, one with an open page and metrics
+scraped every second, and one that also keeps the content of requests. Each round measures them in turn, so that other
+load affects all of them. The median of the rounds counts.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from benchmarks.targets import Target
 
 ROUNDS = 7
 QUICK_ROUNDS = 3
-# CPU per event with the page open, over that without it.
+# Maximum ratio of CPU per event with the page open to that without it.
 BOUND = 1.10
 SCRAPE_SECONDS = 1.0
 LIFETIME = 480.0
-# The proxies by their names, each with its further options; who is looked at has the page open.
+# Proxies by name, with their additional options. All but the first have the page open.
 OFF, OPEN, VALUES = "no page", "page open, metrics scraped", "the same, with what was said kept"
 PROXIES = {OFF: ("--no-ui",), OPEN: (), VALUES: ("--audit-values",)}
 
 
 def main() -> int:
-    """Measure, print the medians and the ratios; return 1 if looking on costs more than it may."""
+    """Measure, print the medians and the ratios; return 1 if a ratio exceeds BOUND."""
     parser = argparse.ArgumentParser(description="what the open live page and the scraped metrics cost, per event")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, for a first look")
     parser.add_argument("--streams", type=int, default=FULL.paced_streams, help="streams at 50 events/s")
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def report(costs: dict[str, float]) -> Iterator[str]:
-    """A line for each proxy: CPU per event, and how often that of the one without a page."""
+    """Yield a line for each proxy: CPU per event, and its ratio to the proxy without a page."""
     for name, cost in costs.items():
         yield f"{name:<36} {cost:7.1f} us of CPU per event, {cost / costs[OFF]:.2f} times"
     verdict = "held" if costs[OPEN] <= BOUND * costs[OFF] else "NOT held"
@@ -60,7 +60,7 @@ def report(costs: dict[str, float]) -> Iterator[str]:
 
 
 def medians(sizes: Sizes, rounds: int) -> dict[str, float]:
-    """The median CPU per event of each proxy, in microseconds."""
+    """Return the median CPU per event of each proxy, in microseconds."""
     seen: dict[str, list[float]] = {name: [] for name in PROXIES}
     with ExitStack() as stack:
         port = stack.enter_context(targets.upstream(LIFETIME))
@@ -85,7 +85,7 @@ def _cost(name: str, target: Target, sizes: Sizes) -> float:
 
 @contextmanager
 def looked_at(target: Target) -> Iterator[None]:
-    """The live page is open, and the metrics are scraped, as long as the block runs."""
+    """Keep the live page open and scrape the metrics during the block."""
     over = threading.Event()
     place = json.loads(_get(target, "/_ui/state"))["place"]
     thread = threading.Thread(target=_look, args=(target, place, over))

@@ -1,8 +1,8 @@
-"""A long `write` call, token by token: `python -m benchmarks.write_call [--quick]`.
+"""Latency of a long `write` call, token by token: `python -m benchmarks.write_call [--quick]`.
 
-How soon the first byte of its `content` is at the client, how late the later ones are, how long all of it takes and
-what an event costs: directly, through nginx, and through the proxy, which repairs. Every answer is checked: its
-arguments are the very bytes that were sent, or those bytes repaired.
+Measures the time to the first byte of `content`, the lateness of later bytes, the total time and the CPU per event:
+directly, through nginx, and through the proxy. Every response is checked: its arguments must be the bytes that were
+sent, or their repaired form.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BOUNDS = (Bound("first byte of a string parameter", "paced.first_most_ms", most=
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured: calls and the tokens of each."""
+    """Sizes of the measurements: calls, and tokens per call."""
 
     paced_calls: int = 10
     paced_tokens: int = 300
@@ -65,7 +65,7 @@ QUICK = Sizes(paced_calls=3, paced_tokens=60, flat_calls=2, flat_tokens=2_000)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What is measured: a target, and what the upstream says: a `right` call, a `wrong` one, or text if empty."""
+    """A measurement: a target, and the upstream's response: a `right` call, a `wrong` one, or text if empty."""
 
     name: str
     start: Starter
@@ -74,9 +74,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What an answer must hold, and where in it the part of the content ends that each event brings.
+    """The expected response, and the end position of each event's part of the content.
 
-    `before` are the characters in front of the content, `first` is the number of the event that it begins with.
+    `before` is the number of characters before the content, `first` the number of the content's first event.
     """
 
     text: str
@@ -87,7 +87,7 @@ class Expected:
 
 @dataclass(slots=True)
 class Seen:
-    """What a client saw of one answer: the text, when how much of it was there, and what it was told beside it."""
+    """One response as received: its text, the arrival times of its parts, and the other fields."""
 
     opened: float
     closed: float = 0.0
@@ -101,7 +101,7 @@ class Seen:
 
 
 def main() -> int:
-    """Measure every column, print the table and the verdict; return 1 if an answer was wrong."""
+    """Measure every column, print the table and the verdict; return 1 if a response was wrong."""
     parser = argparse.ArgumentParser(description="a long write call, live and whole")
     parser.add_argument("--quick", action="store_true", help="shorter calls, for a first look")
     sizes = QUICK if parser.parse_args().quick else FULL
@@ -126,7 +126,7 @@ def main() -> int:
 
 
 def _columns() -> tuple[Column, ...]:
-    """Return what is measured."""
+    """Return the measurements."""
     live = targets.proxy()
     return (
         Column("direct", targets.direct),
@@ -138,7 +138,7 @@ def _columns() -> tuple[Column, ...]:
 
 
 def _figures(target: Target, column: Column, sizes: Sizes) -> Figures:
-    """Return all that is measured of a column."""
+    """Return all figures of a column."""
     return {
         **_paced(target, column, sizes),
         **_together(target, column, sizes),
@@ -147,7 +147,7 @@ def _figures(target: Target, column: Column, sizes: Sizes) -> Figures:
 
 
 def _paced(target: Target, column: Column, sizes: Sizes) -> Figures:
-    """Return how late the content of one call at a time is, and what an event costs that comes by itself."""
+    """Return the lateness of the content and the CPU per event, with one call at a time."""
     bench = {"events": sizes.paced_tokens, "rate": RATE, "call": column.call}
     seen, cpu = _series(target, bench, sizes.paced_calls)
     expected = _expected(column.call, sizes.paced_tokens)
@@ -162,7 +162,7 @@ def _paced(target: Target, column: Column, sizes: Sizes) -> Figures:
 
 
 def _together(target: Target, column: Column, sizes: Sizes) -> Figures:
-    """Return what an event costs where other calls are under way; no two of their events fall together."""
+    """Return the CPU per event with concurrent calls whose events do not coincide."""
     bench = {"events": sizes.paced_tokens, "rate": RATE, "call": column.call}
     expected = _expected(column.call, sizes.paced_tokens)
     before = target.cpu()
@@ -179,7 +179,7 @@ def _together(target: Target, column: Column, sizes: Sizes) -> Figures:
 
 
 def _flat(target: Target, column: Column, sizes: Sizes) -> Figures:
-    """Return how long a call takes that comes as fast as the sockets take it, and what an event of it costs."""
+    """Return the time of a call and the CPU per event, as fast as the sockets allow."""
     seen, cpu = _series(target, {"events": sizes.flat_tokens, "rate": 0, "call": column.call}, sizes.flat_calls)
     expected = _expected(column.call, sizes.flat_tokens)
     first = [next(when for when, length in one.lengths if length > expected.before) - one.opened for one in seen]
@@ -192,9 +192,9 @@ def _flat(target: Target, column: Column, sizes: Sizes) -> Figures:
 
 
 def _series(target: Target, bench: dict[str, Any], calls: int) -> tuple[list[Seen], float | None]:
-    """Return what came of some calls, one after the other, and the CPU seconds that the target used for them."""
+    """Return the responses to sequential calls, and the CPU seconds that the target used."""
     expected = _expected(bench["call"], bench["events"])
-    # What the first call loads and opens is not measured.
+    # The first call warms up the target and is not measured.
     _checked(_answer(target, {**bench, "rate": 0}), bench["call"], expected)
     before = target.cpu()
     seen = [_answer(target, bench) for _ in range(calls)]
@@ -205,20 +205,20 @@ def _series(target: Target, bench: dict[str, Any], calls: int) -> tuple[list[See
 
 
 def _expected(call: str, events: int) -> Expected:
-    """Return what an answer of so many events must hold; a `wrong` call must have become the right one."""
+    """Return the expected response with `events` events. A `wrong` call must be repaired."""
     if not call:
         texts = tuple(script.words(number) for number in range(1, events + 1))
         return Expected("".join(texts), 0, 1, tuple(accumulate(map(len, texts))))
     fragments = script.call_fragments(events, wrong=False)
     ends = tuple(accumulate(map(len, fragments)))
     opening = len(script.CALL_OPENING)
-    # The name is an event by itself, before the fragments.
+    # The name is a separate event before the fragments.
     content = ends[opening : len(ends) - len(script.CALL_CLOSING)]
     return Expected("".join(fragments), ends[opening - 1], opening + 2, content)
 
 
 def _answer(target: Target, bench: dict[str, Any]) -> Seen:
-    """Ask once and return what was seen; nothing is parsed before the answer is over, so that reading is not slow."""
+    """Send a request and return the response, parsed after its end to keep reading fast."""
     request = _request(target, bench)
     reply = Reply()
     arrived: list[tuple[float, bytes]] = []
@@ -236,7 +236,7 @@ def _answer(target: Target, bench: dict[str, Any]) -> Seen:
 
 
 def _request(target: Target, bench: dict[str, Any]) -> bytes:
-    """Return a whole HTTP request that offers `write` beside the other tools."""
+    """Return an HTTP request that offers `write` and the other tools."""
     asked = body.call_request(bench)
     text = json.dumps(asked, separators=(",", ":")).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{target.port}\r\nContent-Type: application/json\r\n"
@@ -244,7 +244,7 @@ def _request(target: Target, bench: dict[str, Any]) -> bytes:
 
 
 def _read(opened: float, arrived: list[tuple[float, bytes]]) -> Seen:
-    """Return what an answer said, and when."""
+    """Return the parsed response with its arrival times."""
     seen, events = Seen(opened), Events()
     texts: list[str] = []
     length = 0
@@ -258,7 +258,7 @@ def _read(opened: float, arrived: list[tuple[float, bytes]]) -> Seen:
 
 
 def _said(seen: Seen, event: bytes) -> str:
-    """Return what one event adds to the text or to the arguments, and note what else it says."""
+    """Return the text or arguments in one event, and record its other fields."""
     seen.events += 1
     if event[5:].strip() == b"[DONE]":
         seen.done = True
@@ -280,7 +280,7 @@ def _said(seen: Seen, event: bytes) -> str:
 
 
 def _checked(seen: Seen, call: str, expected: Expected) -> None:
-    """Raise Failed if the answer is not what it must be."""
+    """Raise Failed if the response differs from the expected one."""
     if seen.text != expected.text:
         raise Failed(f"{len(seen.text)} characters that are not the {len(expected.text)} that were expected")
     if (seen.names, seen.finish, seen.done) != ((["write"], "tool_calls", True) if call else ([], "stop", True)):
@@ -288,7 +288,7 @@ def _checked(seen: Seen, call: str, expected: Expected) -> None:
 
 
 def _lateness(seen: Seen, expected: Expected) -> Iterator[float]:
-    """Yield how late each part of the content was at the client, in seconds after the moment at which it was due."""
+    """Yield the lateness of each part of the content, in seconds after it was due."""
     told = 0
     for when, length in seen.lengths:
         until = bisect_right(expected.ends, length)
@@ -298,7 +298,7 @@ def _lateness(seen: Seen, expected: Expected) -> Iterator[float]:
 
 
 def _per_event(cpu: float | None, events: int) -> float | None:
-    """Return the microseconds of CPU for each event that the upstream wrote."""
+    """Return the CPU microseconds per upstream event; None if the CPU was not measured."""
     return None if cpu is None else cpu / events * 1e6
 
 

@@ -1,1 +1,1 @@
-"""What becomes of broken tool calls: right, refused or wrong, over thousands of generated ones."""
+"""Harm benchmark: how the proxy handles thousands of generated broken tool calls."""

@@ -1,4 +1,4 @@
-"""What becomes of calls: `python -m benchmarks.harm [--cases N] [--family F] [--break B] [--show N]`."""
+"""Harm benchmark: `python -m benchmarks.harm [--cases N] [--family F] [--break B] [--show N]`."""
 
 from __future__ import annotations
 

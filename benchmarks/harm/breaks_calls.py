@@ -1,4 +1,4 @@
-"""Breaks that are the same in every family: names, keys and values by the schema, closers, openers, where it is cut."""
+"""Breaks for all families: names, keys, values, closers, openers, and truncation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def none(draft: Draft) -> Broken:
 
 
 def own_markup(draft: Draft) -> Broken:
-    """Nothing is broken, but a value shows the family's own markup; balanced markup is text."""
+    """Nothing is broken, but a value contains the family's own markup. Balanced markup is text."""
     key = next((key for key in draft.values), None)
     if key is None:
         raise Inapplicable
@@ -31,7 +31,7 @@ def own_markup(draft: Draft) -> Broken:
 
 
 def other_markup(draft: Draft) -> Broken:
-    """Nothing is broken, but a value shows the markup of another family."""
+    """Nothing is broken, but a value contains the markup of another family."""
     keys = list(draft.values)
     if not any(_shows(draft, markup(other, draft.name, key)) for other in others(draft.family) for key in keys):
         raise Inapplicable
@@ -44,13 +44,13 @@ def _shows(draft: Draft, pieces: Collection[str]) -> bool:
 
 
 def _showing(draft: Draft) -> Broken:
-    """Nothing is broken, and a value shows markup."""
+    """Nothing is broken, and a value contains markup."""
     also = edges(draft)
     return Broken(one=not also, also=also)
 
 
 def edges(draft: Draft) -> list[Values]:
-    """The arguments without tags of the family at their edges: each could stand there twice, so it may be left over."""
+    """Return the arguments without the family's tags at their edges, which could be doubled tags and so leftovers."""
     if draft.family.body is not Body.TAGS:
         return []
     ends = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
@@ -60,7 +60,7 @@ def edges(draft: Draft) -> list[Values]:
 
 
 def _without_end_tags(family: Family, key: str, value: Any) -> Any:
-    """The value without the family's own closers at its end: with only blanks between them, they are leftovers."""
+    """Return the value without the family's closers at its end. Separated only by whitespace, they are leftovers."""
     closers = (family.tags.closer(key), *(each.strip() for each in (family.foot, family.closer, family.section[1])))
     while isinstance(value, str) and (found := next((c for c in closers if c and value.rstrip().endswith(c)), None)):
         value = value.rstrip().removesuffix(found).removesuffix(family.tags.edge)
@@ -79,7 +79,7 @@ def _renamed(values: Values, old: str, new: str) -> Values:
 
 
 def key_spelling(draft: Draft) -> Broken:
-    """A key in other letters or with other separators."""
+    """A key has a different case or different separators."""
     keys = [key for key in draft.values if "_" in key or key != key.lower()]
     if not keys:
         raise Inapplicable
@@ -101,7 +101,7 @@ def key_markup(draft: Draft) -> Broken:
 
 
 def wrapped(draft: Draft) -> Broken:
-    """One key holds all arguments, as an object or as its text."""
+    """One key contains all arguments, as an object or as its JSON text."""
     key = draft.rng.choice(("arguments", "input", "parameters", "args", draft.name))
     if not draft.values or key in draft.offer.properties:
         raise Inapplicable
@@ -110,12 +110,12 @@ def wrapped(draft: Draft) -> Broken:
 
 
 def _other_keys(draft: Draft, written: Values) -> Broken:
-    """Other keys are written than are meant: where the schema allows them, what was written is as good.
+    """The written keys differ from the intended ones. If the schema allows them, the written call is right, too.
 
-    Weak evidence must have the tool's own keys, and an element of any other name may be a part of the text around it.
+    Weak evidence must have the tool's own keys, and an element with another name may be part of the surrounding text.
     """
     if draft.offer.open:
-        # Raw text does not say that the value of an undeclared key is an object.
+        # Raw text does not show that the value of an undeclared key is an object.
         as_text = {key: dump(value) if isinstance(value, dict) else value for key, value in written.items()}
         return Broken(written=written, one=False, also=[written, as_text])
     certain = not draft.family.weak and draft.family.tags.open != "<{key}>"
@@ -123,19 +123,19 @@ def _other_keys(draft: Draft, written: Values) -> Broken:
 
 
 def extra_key(draft: Draft) -> Broken:
-    """A key that the tool does not declare; it stays."""
+    """The call has a key that the tool does not declare. It is kept."""
     key = draft.rng.choice(("description", "reason", "zz"))
     if key in draft.offer.properties:
         raise Inapplicable
     items = list(draft.values.items())
     items.insert(draft.rng.randint(0, len(items)), (key, texts.words(draft.rng)))
-    # Weak evidence must have the tool's own keys, and a tag that names no key may be anything.
+    # Weak evidence must have the tool's own keys, and a tag that names no key is ambiguous.
     certain = not draft.family.weak and "{key}" not in draft.family.tags.close
     return Broken(written=dict(items), meant=dict(items), one=certain)
 
 
 def value_as_string(draft: Draft) -> Broken:
-    """A value that is no string as one."""
+    """A value of another type is written as a string."""
     keys = [key for key, value in draft.values.items() if _is_literal(draft, key, value)]
     if not keys:
         raise Inapplicable
@@ -151,12 +151,12 @@ def _is_literal(draft: Draft, key: str, value: Any) -> bool:
 
 
 def _says_types(family: Family) -> bool:
-    """Whether a string can be told from what is none."""
+    """Return whether the family distinguishes strings from other types."""
     return family.body is not Body.TAGS or family.tags.type in (Type.DSML, Type.XTML)
 
 
 def object_as_value(draft: Draft) -> Broken:
-    """An object where a string is wanted that holds its JSON text."""
+    """An object is in place of a string that should contain its JSON text."""
     keys = [
         key for key, schema in draft.offer.properties.items() if key in draft.values and schema == {"type": "string"}
     ]
@@ -169,7 +169,7 @@ def object_as_value(draft: Draft) -> Broken:
 
 
 def name_spelling(draft: Draft) -> Broken:
-    """The name in other letters, with a prefix or a counter, or twice."""
+    """The name has a different case, a prefix or a counter, or is doubled."""
     name = draft.name
     others = [offer.name for offer in draft.offers if offer.name != name]
     spellings = [name.upper(), name.capitalize(), f"{name}.{name}", f"{name}{name}", fold(name), name.replace("_", "-")]
@@ -182,7 +182,7 @@ def name_spelling(draft: Draft) -> Broken:
 
 
 def doubled_openers(draft: Draft) -> Broken:
-    """An opener stands there twice."""
+    """An opener is doubled."""
     family = draft.family
     parts = [part for part, text in (("start", family.section[0]), ("opener", family.opener)) if len(text) > 1]
     # The tag that names the tool.
@@ -193,7 +193,7 @@ def doubled_openers(draft: Draft) -> Broken:
 
 
 def doubled_closers(draft: Draft) -> Broken:
-    """A closer stands there twice."""
+    """A closer is doubled."""
     family = draft.family
     parts = [part for part, text in (("end", family.section[1]), ("closer", family.closer)) if len(text) > 1]
     parts += ["foot"] if family.body is Body.TAGS and family.foot else []
@@ -202,12 +202,12 @@ def doubled_closers(draft: Draft) -> Broken:
         raise Inapplicable
     part = draft.rng.choice(parts)
     style = Style(twice=frozenset((part,)))
-    # The end tag of a value twice: the first one could be the end of the text.
+    # With a doubled end tag of a value, the first one could be the end of the text.
     return Broken(style, one=False, also=_with_end_tags(draft)) if part == "parameter" else Broken(style)
 
 
 def _with_end_tags(draft: Draft) -> list[Values]:
-    """The arguments if the first of two end tags is a part of each string."""
+    """Return the arguments if the first of two end tags is part of each string."""
     tags = draft.family.tags
     return [
         {
@@ -218,7 +218,7 @@ def _with_end_tags(draft: Draft) -> list[Values]:
 
 
 def missing_closers(draft: Draft) -> Broken:
-    """The closers of the call, or of the wrapper, are missing at the reply's end; the model stopped by itself."""
+    """The closers of the call or the wrapper are missing at the end of the reply; the model ended the reply."""
     family = draft.family
     lost = [frozenset(("end",))] if len(family.section[1].strip()) > 1 else []
     lost += [frozenset(("closer", "end"))] if family.closer else []
@@ -232,7 +232,7 @@ def missing_closers(draft: Draft) -> Broken:
 
 
 def end_tags(where: str) -> Any:
-    """The break that leaves out the end tag of the first value, of one in the middle, of the last, or of all."""
+    """Return the break that omits the end tag of the first, a middle, the last, or every value."""
 
     def make(draft: Draft) -> Broken:
         count = len(draft.values)
@@ -241,7 +241,7 @@ def end_tags(where: str) -> Any:
         lost = {"first": [0], "middle": [draft.rng.randint(1, max(1, count - 2))], "last": [count - 1]}
         numbers = lost.get(where, range(count))
         if any(isinstance(value, str) and value != value.strip() for value in draft.values.values()):
-            # Which line ends are the value's nobody could say.
+            # It is ambiguous which line ends belong to the value.
             raise Inapplicable
         if any(value == "" for number, value in enumerate(draft.values.values()) if number in numbers):
             # A value without text and without an end tag does not count (C10).
@@ -252,7 +252,7 @@ def end_tags(where: str) -> Any:
 
 
 def _cut_values(draft: Draft) -> tuple[Values, Path]:
-    """The arguments with the mark inside of one of their strings, and where."""
+    """Return the arguments with CUT inside one of their strings, and the path of that string."""
     places = [(path, text) for path, text in draft.strings() if text]
     if not places:
         raise Inapplicable
@@ -267,24 +267,24 @@ def _cut_values(draft: Draft) -> tuple[Values, Path]:
 
 
 def cut_stop(draft: Draft) -> Broken:
-    """The reply ends inside of a string although the model is said to have stopped by itself."""
+    """The reply ends inside a string, although the finish reason is `stop`."""
     values, _ = _cut_values(draft)
     return Broken(written=values, one=False, cut=True, last=True)
 
 
 def cut_length(draft: Draft) -> Broken:
-    """The reply is cut off inside of a string by its length."""
+    """The reply is cut off inside a string by the length limit."""
     values, _ = _cut_values(draft)
     return Broken(written=values, one=False, cut=True, last=True, finish="length")
 
 
 def cut_repetition(draft: Draft) -> Broken:
-    """The server gives up inside of a string, in a word of its own."""
+    """The server aborts inside a string, with its own finish reason."""
     return replace(cut_length(draft), finish="repetition")
 
 
 def cut_end(draft: Draft) -> Broken:
-    """The reply is cut off by its length behind the last value: only closers are missing, and nothing supplies them."""
+    """The length limit cuts off the reply after the last value. Only closers are missing, and nothing adds them."""
     json_text = draft.family.body in (Body.JSON, Body.GEMMA)
     text = (lambda written: written[:-1]) if json_text else None
     style = Style(text=text, without=frozenset(("foot", "closer", "end")))
@@ -295,7 +295,7 @@ def cut_end(draft: Draft) -> Broken:
 
 
 def crlf(draft: Draft) -> Broken:
-    """The template's line ends are those of Windows."""
+    """The template uses Windows line ends."""
     family, tags = draft.family, draft.family.tags
     start, end = family.section
 
@@ -317,7 +317,7 @@ def crlf(draft: Draft) -> Broken:
 
 
 def one_line(draft: Draft) -> Broken:
-    """Values that the template puts on lines of their own stand between their tags."""
+    """Values that the template puts on separate lines are on the same line as their tags."""
     if any(isinstance(value, str) and value.startswith(("\r", "\n")) for value in draft.values.values()):
         raise Inapplicable
     return Broken(family=replace(draft.family, tags=replace(draft.family.tags, edge="")))

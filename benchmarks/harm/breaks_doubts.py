@@ -1,5 +1,5 @@
-"""Breaks after which something that was not meant looks like a call, or like the end of a value, and replies that only
-look like calls: listings of tools, and copies of what a tool showed.
+"""Ambiguous breaks, where text looks like a call or the end of a value, and replies that only look like calls: listings
+of tools, and copies of tool results.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from benchmarks.harm.offers import Schema
 from benchmarks.harm.strict import read_object
 from benchmarks.harm.writing import Path, Style, dump
 
-# What of a text looks as if the object ended there: D1.
+# Text that looks like the end of the object (D1).
 _ENDS = ('a",}b', 'x"}, y', '"},"', 'f("a",}', '{"a": "b",}', 'say "hi"}\n', '"}]}', 'a"},{"b')
 
 
 def _with(values: Values, path: Path, text: str) -> Values:
-    """The values with another string at this path."""
+    """Return the values with another string at this path."""
     step, *rest = path
     inner = _with_item(values[str(step)], rest, text)
     return {**values, str(step): inner}
@@ -38,7 +38,7 @@ def _with_item(value: Any, path: list[str | int], text: str) -> Any:
 
 
 def _plain_strings(draft: Draft, *, nested: bool) -> list[Path]:
-    """The paths of strings that may be any text: those of the arguments themselves, or those in objects and arrays."""
+    """Return the paths of strings without restrictions: top-level arguments, or with `nested` those inside them."""
     found = []
     for path, _ in draft.strings():
         enum = len(path) == 1 and "enum" in draft.offer.properties[str(path[0])]
@@ -48,13 +48,13 @@ def _plain_strings(draft: Draft, *, nested: bool) -> list[Path]:
 
 
 def _bare(draft: Draft, values: Values, path: Path, *, lines: bool = False) -> Broken:
-    """These values, of which the string at the path is written without backslashes before its marks."""
+    """Return these values with the string at the path written without backslashes before its quotation marks."""
     style = some_strings(bare_lines if lines else bare_marks, [path])
     return replace(by_rule(draft, style, values), written=values, meant=values)
 
 
 def comma_and_brace(draft: Draft) -> Broken:
-    """Marks without backslashes, behind one of which a comma and a brace stand: `"content": "a",}b", "mode": "m"}`."""
+    """A comma and a brace follow an unescaped quotation mark: `"content": "a",}b", "mode": "m"}`."""
     paths = _plain_strings(draft, nested=False)
     if not paths:
         raise Inapplicable
@@ -63,7 +63,7 @@ def comma_and_brace(draft: Draft) -> Broken:
 
 
 def outer_key_in_nested(draft: Draft) -> Broken:
-    """A nested string shows its own end and the opener of a key of the outer object, which is given behind it."""
+    """A nested string contains its own end and the start of an outer key, which also follows it."""
     paths = [path for path in _plain_strings(draft, nested=True) if _keys_behind(draft, path)]
     if not paths:
         raise Inapplicable
@@ -72,7 +72,7 @@ def outer_key_in_nested(draft: Draft) -> Broken:
     ends = "".join("]" if isinstance(step, int) else "}" for step in reversed(path[1:]))
     mark = draft.rng.choice((f'f("{ends}, "{key}": "z")', f'x"{ends}, "{key}": "z', f'{{"a": "b"{ends}, "{key}": 1'))
     broken = _bare(draft, _with(draft.values, path, mark), path)
-    # The key begins twice: that is no reading, whatever else the text looks like.
+    # The key begins twice, so there is no reading.
     return replace(broken, one=False, also=[])
 
 
@@ -82,7 +82,7 @@ def _keys_behind(draft: Draft, path: Path) -> list[str]:
 
 
 def shown_call(draft: Draft) -> Broken:
-    """Marks without backslashes in a value that shows the end of the call, and a whole call behind it."""
+    """A value with unescaped quotation marks contains the end of the call and then a whole call."""
     paths = _plain_strings(draft, nested=False)
     shown = markup(draft.family, draft.name, next(iter(draft.offer.properties)))
     if not paths:
@@ -106,12 +106,12 @@ def shown_call(draft: Draft) -> Broken:
 
 
 def listing(draft: Draft) -> Broken:
-    """The definition of the tool where its arguments would stand."""
+    """The tool's definition is in place of its arguments."""
     properties = draft.offer.properties
     if not any(_is_no_object(schema) for schema in properties.values()):
         raise Inapplicable
     described = {key: {"type": "string", "description": "What."} for key in properties}
-    # All of it, its properties alone, and these in other words.
+    # The whole schema, only its properties, and the properties in another form.
     written = draft.rng.choice((draft.offer.schema, properties, described))
     return Broken(written=written, no_call=True, one=False)
 
@@ -121,7 +121,7 @@ def _is_no_object(schema: Schema) -> bool:
 
 
 def lost_comma_and_key_twice(draft: Draft) -> Broken:
-    """A comma is missing, and a key stands there twice, with two values."""
+    """A comma is missing, and a key is doubled with two values."""
     if len(draft.values) < 2:
         raise Inapplicable
     members = [f"{dump(key)}: {dump(value)}" for key, value in draft.values.items()]
@@ -134,14 +134,14 @@ def lost_comma_and_key_twice(draft: Draft) -> Broken:
 
 
 def bare_envelope(draft: Draft) -> Broken:
-    """The keys around the arguments stand without quotation marks, as in JavaScript."""
+    """The keys around the arguments are unquoted, as in JavaScript."""
     head = re.sub(r'"(\w+)":', r"\1:", draft.family.head)
     # Without a wrapper it may be code.
     return Broken(family=replace(draft.family, head=head), one=not draft.family.weak)
 
 
 def arguments_first(draft: Draft) -> Broken:
-    """The name stands behind the arguments, in one of which marks lack their backslashes."""
+    """The name follows the arguments, one of which has unescaped quotation marks."""
     paths = [path for path, text in draft.strings() if '"' in text]
     if not paths:
         raise Inapplicable
@@ -149,18 +149,18 @@ def arguments_first(draft: Draft) -> Broken:
     turned = replace(draft.family, head=f"{{{arguments}", foot=', "name": "{name}"}')
     broken = by_rule(draft, some_strings(bare_marks, [draft.rng.choice(paths)]))
     if read_object(draft.family.arguments(draft.values, broken.style), lines=True) is not None:
-        # It says something else, and nothing of it is broken.
+        # The text is valid and has another meaning.
         raise Inapplicable
     return replace(broken, family=turned)
 
 
 def _has_envelope(family: Family) -> bool:
-    """The name and the arguments are members of an object."""
+    """Return whether the name and the arguments are members of an object."""
     return '"name"' in family.head
 
 
 def element_end(draft: Draft) -> Broken:
-    """The end tag of an element within an item or an object is missing."""
+    """The end tag of an element inside an item or an object is missing."""
     tags = draft.family.tags
     inside = [tags.raw(value) for value in draft.values.values() if isinstance(value, dict | list)]
     closers = [closer for raw in inside for closer in re.findall(rf"{re.escape(M3)}</[^<>]+>", raw)]
@@ -203,7 +203,7 @@ _PREFIXES: tuple[str, ...] = (
 
 
 def _numbered(text: str, form: str, end: str) -> str:
-    """Each line of a text behind a prefix, and what ends it."""
+    """Return a text with a prefix and an end on each line."""
     return "\n".join(f"{form.format(n=number)}{line}{end}" for number, line in enumerate(text.split("\n"), 8))
 
 
@@ -214,14 +214,14 @@ def _shown(draft: Draft) -> Callable[[str], str]:
 
 
 def copied(draft: Draft) -> Broken:
-    """The calls were copied from the result of a tool, which shows them behind prefixes."""
+    """The calls are copied from a tool result that contains them with line prefixes."""
     if any(len(draft.family.write([call], 0)) < 40 for call in draft.calls):
         raise Inapplicable
     return Broken(shown=_shown(draft), no_call=True, one=False)
 
 
 def shown_otherwise(draft: Draft) -> Broken:
-    """The result of a tool shows the call with another text in one place: the call itself is none of its copies."""
+    """A tool result contains the call with one difference, so the call is not a copy."""
     places = [(path, text) for path, text in draft.strings() if text.strip() and not _is_one_of_few(draft, path)]
     if not places:
         raise Inapplicable
@@ -235,7 +235,7 @@ def _is_one_of_few(draft: Draft, path: Path) -> bool:
 
 
 def _can_list(family: Family) -> bool:
-    """The arguments of a call in the text can be any object."""
+    """Return whether the arguments of a call in text can be any object."""
     return in_text(family) and family.body in (Body.JSON, Body.GEMMA)
 
 

@@ -1,4 +1,4 @@
-"""Breaks of arguments that are a JSON text: marks, brackets, commas, comments, what stands around them."""
+"""Breaks of JSON arguments: quotation marks, brackets, commas, comments, surrounding text."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ Writer = Callable[[str], str]
 
 
 def some_strings(writer: Writer, paths: Collection[Path]) -> JsonStyle:
-    """A style that writes the strings at these paths with this writer."""
+    """Return a style that writes the strings at these paths with this writer."""
     return JsonStyle(string=lambda text, path: writer(text) if path in paths else dump(text))
 
 
 def bare_marks(text: str) -> str:
-    """A string whose marks lack their backslashes."""
+    """Write a string without backslashes before its quotation marks."""
     return '"' + dump(text)[1:-1].replace('\\"', '"') + '"'
 
 
 def bare_lines(text: str) -> str:
-    """A string in which neither marks nor line ends are escaped."""
+    """Write a string with unescaped quotation marks and line ends."""
     return '"' + _raw_lines(bare_marks(text)[1:-1]) + '"'
 
 
 def _raw_lines(text: str) -> str:
-    """The inside of a JSON string with its line ends and tabs as they are."""
+    """Return the inside of a JSON string with raw line ends and tabs."""
     raw = {"\\n": "\n", "\\r": "\r", "\\t": "\t"}
     return re.sub(r"\\.", lambda found: raw.get(found.group(), found.group()), text)
 
@@ -53,7 +53,7 @@ def _triple(text: str) -> str:
 
 
 def by_rule(draft: Draft, style: JsonStyle, meant: Values | None = None) -> Broken:
-    """The call in this style, with what the rules of reading say of it; `meant` are other values than the draft's."""
+    """Return the call in this style, with its readings by the rules. `meant` replaces the draft's values."""
     values = draft.values if meant is None else meant
     text = draft.family.arguments(values, Style(json=style))
     read = marks.read(text, draft.offer.schema)
@@ -63,11 +63,11 @@ def by_rule(draft: Draft, style: JsonStyle, meant: Values | None = None) -> Brok
 
 
 def _shows_closer(family: Family, text: str) -> bool:
-    """Whether a string holds what ends the call around it."""
+    """Return whether a string contains the end of the call around it."""
     if family.structured:
         return False
     ends = [part for part in (family.closer.strip(), family.section[1].strip(), "```") if len(part) > 1]
-    # Where nothing closes a call, its object's own end does.
+    # Without a closer, the end of its object closes a call.
     closed = bool(family.closer or len(family.section[1]) > 1)
     return any(end in text for end in ends) or (not closed and re.search(r'"\s*\}', text) is not None)
 
@@ -80,17 +80,17 @@ def _with_marks(draft: Draft) -> list[Path]:
 
 
 def marks_one(draft: Draft) -> Broken:
-    """The marks in one string lack their backslashes."""
+    """The quotation marks in one string lack their backslashes."""
     return by_rule(draft, some_strings(bare_marks, [draft.rng.choice(_with_marks(draft))]))
 
 
 def marks_all(draft: Draft) -> Broken:
-    """The marks in all strings lack their backslashes."""
+    """The quotation marks in all strings lack their backslashes."""
     return by_rule(draft, some_strings(bare_marks, _with_marks(draft)))
 
 
 def marks_lines(draft: Draft) -> Broken:
-    """In one string neither marks nor line ends are escaped."""
+    """One string has unescaped quotation marks and line ends."""
     paths = [path for path, text in draft.strings() if '"' in text and re.search(r"[\n\t\r]", text)]
     if not paths:
         raise Inapplicable
@@ -98,7 +98,7 @@ def marks_lines(draft: Draft) -> Broken:
 
 
 def triple_marks(draft: Draft) -> Broken:
-    """Three marks around one string, as in Python."""
+    """One string has triple quotation marks, as in Python."""
     paths = [path for path, text in draft.strings() if '"""' not in text and text]
     if not paths:
         raise Inapplicable
@@ -106,7 +106,7 @@ def triple_marks(draft: Draft) -> Broken:
 
 
 def raw_lines(draft: Draft) -> Broken:
-    """Line ends and tabs stand in strings as they are."""
+    """Strings contain raw line ends and tabs."""
     if not any(re.search(r"[\n\t\r]", text) for _, text in draft.strings()):
         raise Inapplicable
     style = JsonStyle(string=lambda text, path: '"' + _raw_lines(dump(text)[1:-1]) + '"')
@@ -114,7 +114,7 @@ def raw_lines(draft: Draft) -> Broken:
 
 
 def python_literals(draft: Draft) -> Broken:
-    """The object as Python writes it."""
+    """The object is a Python literal."""
     style = JsonStyle(
         string=lambda text, path: repr(text), key=lambda key, path: repr(key), words=("True", "False", "None")
     )
@@ -122,7 +122,7 @@ def python_literals(draft: Draft) -> Broken:
 
 
 def single_marks(draft: Draft) -> Broken:
-    """JSON with single quotation marks."""
+    """Strings have single quotation marks."""
 
     def single(text: str) -> str:
         inside = dump(text)[1:-1].replace('\\"', '"').replace("'", "\\'")
@@ -133,21 +133,21 @@ def single_marks(draft: Draft) -> Broken:
 
 
 def bare_keys(draft: Draft) -> Broken:
-    """Keys without marks, as in JavaScript."""
+    """Keys are unquoted, as in JavaScript."""
     if not draft.values:
         raise Inapplicable
     return Broken(Style(json=JsonStyle(key=lambda key, path: key)))
 
 
 def trailing_comma(draft: Draft) -> Broken:
-    """A comma too many in front of closing brackets."""
+    """There is a surplus comma before a closing bracket."""
     if not draft.values:
         raise Inapplicable
     return Broken(Style(json=JsonStyle(last=draft.rng.choice((",", ", ", ",\n")))))
 
 
 def missing_comma(draft: Draft) -> Broken:
-    """One comma between two arguments is missing; behind a string, that could also be a mark without its backslash."""
+    """A comma between two arguments is missing. A quotation mark before it could also be an unescaped one."""
     if len(draft.values) < 2:
         raise Inapplicable
     lost = draft.rng.randint(1, len(draft.values) - 1)
@@ -158,7 +158,7 @@ def missing_comma(draft: Draft) -> Broken:
 
 
 def missing_braces(draft: Draft) -> Broken:
-    """Closing brackets are missing where the call ends, and the model stopped by itself."""
+    """Closing brackets are missing at the end of the call; the model ended the reply."""
     end = len(re.search(r"[\]}]*\Z", dump(draft.values)).group())  # type: ignore[union-attr]
     lost = draft.rng.randint(1, end)
     family = draft.family
@@ -177,7 +177,7 @@ def no_opening_brace(draft: Draft) -> Broken:
 
 
 def comments(draft: Draft) -> Broken:
-    """Comments stand between the arguments."""
+    """There are comments between the arguments."""
     if not draft.values:
         raise Inapplicable
     note = draft.rng.choice(("// the first\n", "/* note */ ", "/* a,\n b */", '// it is "quoted"\n'))
@@ -194,7 +194,7 @@ def comments(draft: Draft) -> Broken:
 
 
 def typographic(draft: Draft) -> Broken:
-    """Typographic quotation marks."""
+    """Strings have typographic quotation marks."""
 
     def curly(text: str) -> str:
         return f"“{dump(text)[1:-1]}”"
@@ -205,12 +205,12 @@ def typographic(draft: Draft) -> Broken:
 
 
 def double_encoded(draft: Draft) -> Broken:
-    """The object is a JSON string that holds it."""
+    """The object is encoded as a JSON string."""
     return Broken(Style(text=dump))
 
 
 def junk(draft: Draft) -> Broken:
-    """Something stands in front of the arguments, or behind them."""
+    """There is text before or after the arguments."""
     before, after = draft.rng.choice(
         (
             ("json\n", ""),
@@ -229,12 +229,12 @@ def junk(draft: Draft) -> Broken:
 
 
 def brace_too_many(draft: Draft) -> Broken:
-    """One closing brace too many; without a wrapper, an object around the call may end there."""
+    """There is a surplus closing brace. Without a wrapper, an object around the call may end there."""
     return Broken(Style(text=lambda written: written + "}"), one=not draft.family.weak)
 
 
 def sent_twice(draft: Draft) -> Broken:
-    """The same object twice."""
+    """The object is doubled."""
     if not draft.values:
         raise Inapplicable
     gap = draft.rng.choice(("", "\n", " "))
@@ -242,7 +242,7 @@ def sent_twice(draft: Draft) -> Broken:
 
 
 def single_inner(draft: Draft) -> Broken:
-    """Single quotation marks, and those in one string lack their backslashes; the rules say nothing of them."""
+    """Strings have single quotation marks, unescaped in one string. The rules do not cover these."""
     paths = [path for path, text in draft.strings() if "'" in text]
     if not paths:
         raise Inapplicable
@@ -257,7 +257,7 @@ def single_inner(draft: Draft) -> Broken:
 
 
 def _python_object(text: str) -> list[Values]:
-    """The object that a text is in Python, if it is one with every key once."""
+    """Return the object written by a Python literal, in a list; empty if it is invalid or has duplicate keys."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         value = ast.literal_eval(tree)
@@ -268,14 +268,14 @@ def _python_object(text: str) -> list[Values]:
 
 
 def _count_keys(value: Any) -> int:
-    """The number of keys in a value, at every depth."""
+    """Return the number of keys in a value, at all depths."""
     if isinstance(value, dict):
         return len(value) + sum(map(_count_keys, value.values()))
     return sum(map(_count_keys, value)) if isinstance(value, list) else 0
 
 
 def lost_mark(draft: Draft) -> Broken:
-    """The mark in front of a string, or behind it, is missing: nothing may supply it."""
+    """The opening or closing quotation mark of a string is missing; nothing may add it."""
     if not draft.strings():
         raise Inapplicable
     chosen = draft.rng.choice(draft.strings())[0]
@@ -285,30 +285,30 @@ def lost_mark(draft: Draft) -> Broken:
 
 
 def other_colon(draft: Draft) -> Broken:
-    """Something else between keys and values."""
+    """Keys and values have another separator than a colon."""
     if not draft.values:
         raise Inapplicable
     return Broken(Style(json=JsonStyle(colon=draft.rng.choice((" = ", " => ", " ", "=")))), one=False)
 
 
 def raw_backslashes(draft: Draft) -> Broken:
-    r"""Backslashes as they are: some, as in `C:\new`, are escapes by themselves, so what was meant is not certain."""
+    r"""Backslashes are not doubled. Some, as in `C:\new`, look like escapes, so the intended value is ambiguous."""
     paths = [path for path, text in draft.strings() if "\\" in text]
     if not paths:
         raise Inapplicable
     style = some_strings(lambda text: dump(text).replace("\\\\", "\\"), paths)
-    # A string in which each backslash escapes something is that other text, whatever is wrong elsewhere.
+    # If every backslash in a string forms an escape, the string is that other text.
     escaped = _mapped(draft.values, lambda text: _lenient(text) if "\\" in text else text)
     return Broken(Style(json=style), one=False, also=[] if escaped is None else [escaped])
 
 
 def _lenient(text: str) -> str:
-    """What is read of a string whose backslashes were not doubled: escapes are undone, all other ones stay."""
+    """Decode the escapes in a string with undoubled backslashes; keep all other backslashes."""
     raw = dump(text).replace("\\\\", "\\")[1:-1]
     known = re.sub(
         r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\', lambda found: found.group() if len(found.group()) > 1 else "\\\\", raw
     )
-    # A mark behind an escaped backslash lost its own.
+    # A quotation mark after an escaped backslash lost its own backslash.
     known = re.sub(r'(\\.)|"', lambda found: found.group(1) or '\\"', known)
     try:
         value: str = json.loads(f'"{known}"')
@@ -318,7 +318,7 @@ def _lenient(text: str) -> str:
 
 
 def _mapped(value: Any, change: Writer) -> Any:
-    """The value with each string changed; None if that cannot be."""
+    """Return the value with each string changed; None if that is impossible."""
     try:
         if isinstance(value, dict):
             return {key: _mapped(inner, change) for key, inner in value.items()}
@@ -330,7 +330,7 @@ def _mapped(value: Any, change: Writer) -> Any:
 
 
 def odd_numbers(draft: Draft) -> Broken:
-    """Numbers that are none in JSON: a sign, a zero or a letter too many."""
+    """Numbers are invalid in JSON: they have a surplus sign, zero or letter."""
     if not any(type(value) in (int, float) for value in draft.values.values()):
         raise Inapplicable
     form = draft.rng.choice(("+{}", "0{}", "{}L"))
@@ -338,19 +338,19 @@ def odd_numbers(draft: Draft) -> Broken:
 
 
 def python_marks(draft: Draft) -> Broken:
-    """In a call in Python, the marks in one string lack their backslashes."""
+    """In a Python call, the quotation marks in one string lack their backslashes."""
     paths = [path for path, text in draft.strings() if len(path) == 1 and '"' in text]
     if not paths:
         raise Inapplicable
     chosen = draft.rng.choice(paths)
     style = JsonStyle(string=lambda text, path: bare_marks(text) if path == chosen else repr(text))
     text = str(draft.values[str(chosen[0])])
-    # With nothing in it that looks like an end there is one reading.
+    # If nothing in the string looks like its end, there is one reading.
     return Broken(Style(json=style), one=re.search(r'"\s*[,)]', text) is None)
 
 
 def json_words(draft: Draft) -> Broken:
-    """In a call in Python, JSON's words."""
+    """A Python call contains JSON's `true`, `false` or `null`."""
     if not _holds_word(list(draft.values.values())):
         raise Inapplicable
     return Broken(Style(json=JsonStyle(words=("true", "false", "null"))))

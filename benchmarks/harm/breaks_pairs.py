@@ -1,5 +1,5 @@
-"""Two breaks at once, and brackets that are lost within an object: counted for themselves, for no rule says that either
-has one reading.
+"""Two simultaneous breaks, and lost brackets inside an object. They are counted separately, because the rules do not
+give them exactly one reading.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from benchmarks.harm.strict import read_object
 from benchmarks.harm.writing import JsonStyle, Style
 
 _Styled = TypeVar("_Styled", Style, JsonStyle)
-# Those that break nothing, and those of which no call may come.
+# Breaks that change nothing, and breaks that must not yield a call.
 _WHOLE = frozenset(("none", "own_markup", "other_markup"))
 _SINGLE = tuple(each for each in (*breaks_calls.BREAKS, *breaks_json.BREAKS) if each.name not in _WHOLE)
 
 
 def two_breaks(draft: Draft) -> Broken:
-    """Two breaks of one call that do not touch the same thing."""
+    """One call has two independent breaks."""
     first, second = draft.rng.sample([each for each in _SINGLE if each.takes(draft.family)], 2)
     broken = [first.make(draft), second.make(draft)]
     says = [values for each in broken for values in _says(draft, each)]
@@ -35,9 +35,9 @@ def two_breaks(draft: Draft) -> Broken:
 
 
 def _says_a_text(draft: Draft, broken: Broken) -> bool:
-    """Whether the end tag of a text is missing where the rules say that the text goes on: before a key that the tool
-    does not declare, or where all end tags stand twice. Then the next key is balanced within the text, and the second
-    of its end tags closes that: `a<arg_key>k</arg_key><arg_value>1</arg_value></arg_value>`.
+    """Return whether the end tag of a text is missing where the rules continue the text: before an undeclared key, or
+    where all end tags are doubled. Then the next key is balanced inside the text, and its second end tag closes the
+    text: `a<arg_key>k</arg_key><arg_value>1</arg_value></arg_value>`.
     """
     declared = {fold(key): schema for key, schema in draft.offer.properties.items()}
     keys = list(draft.values if broken.written is None else broken.written)
@@ -50,13 +50,13 @@ def _says_a_text(draft: Draft, broken: Broken) -> bool:
 
 
 def _is_text(schema: Schema) -> bool:
-    """Whether any text is a value by a schema."""
+    """Return whether a schema accepts any string."""
     allowed = schema.get("type", "string")
     return "enum" not in schema and ("string" in allowed)
 
 
 def _says(draft: Draft, broken: Broken) -> list[Values]:
-    """What the call says by itself if it is broken in this way only: the keys that it writes, the strings that end."""
+    """Return the readings of the call with this break alone: the written keys, and the strings with their ends."""
     values = draft.values if broken.written is None else broken.written
     said = [] if broken.written is None else [values]
     if draft.family.body is Body.JSON:
@@ -66,7 +66,7 @@ def _says(draft: Draft, broken: Broken) -> list[Values]:
 
 
 def _both(one: Broken, other: Broken) -> Broken:
-    """Both of them; Inapplicable if they do not go together."""
+    """Return the combination of two breaks. Raise Inapplicable if they are incompatible."""
     if one.cut or other.cut:
         raise Inapplicable
     return Broken(
@@ -86,14 +86,14 @@ _Any = TypeVar("_Any")
 
 
 def _either(one: _Any | None, other: _Any | None) -> _Any | None:
-    """What one of two breaks changes; Inapplicable if both do."""
+    """Return the one that is not None. Raise Inapplicable if both are set."""
     if one is not None and other is not None:
         raise Inapplicable
     return other if one is None else one
 
 
 def _merged(one: _Styled, other: _Styled) -> _Styled:
-    """A style with what is special in two of them."""
+    """Return a style with the changes of both styles."""
     usual = type(one)()
     changed: dict[str, object] = {}
     for field in fields(usual):
@@ -107,7 +107,7 @@ def _merged(one: _Styled, other: _Styled) -> _Styled:
 
 
 def _joined(one: object, other: object) -> object:
-    """What two styles say of the same thing; Inapplicable if they contradict each other."""
+    """Return the combined value of one field of two styles. Raise Inapplicable if they contradict each other."""
     if isinstance(one, JsonStyle) and isinstance(other, JsonStyle):
         return _merged(one, other)
     if isinstance(one, frozenset) and isinstance(other, frozenset):
@@ -116,7 +116,7 @@ def _joined(one: object, other: object) -> object:
 
 
 def inner_bracket(draft: Draft) -> Broken:
-    """A closing bracket is lost within the object: where it stood nothing tells."""
+    """A closing bracket inside the object is missing, and nothing shows where it was."""
     text = draft.family.arguments(draft.values)
     places = _inner_closers(text)
     if not places:
@@ -127,7 +127,7 @@ def inner_bracket(draft: Draft) -> Broken:
 
 
 def _without(place: int, *, comma: bool) -> Callable[[str], str]:
-    """Take away the bracket at a place, and with `comma` the comma behind it too."""
+    """Return a function that removes the bracket at a position and, with `comma`, the comma after it."""
 
     def shorter(text: str) -> str:
         behind = text[place + 1 :]
@@ -137,7 +137,7 @@ def _without(place: int, *, comma: bool) -> Callable[[str], str]:
 
 
 def _inner_closers(text: str) -> list[int]:
-    """Where closing brackets stand that are in no string and not at the end."""
+    """Return the positions of closing brackets outside of strings and not at the end."""
     found, in_string, at = [], False, 0
     while at < len(text.rstrip("]} \n")):
         here = text[at]

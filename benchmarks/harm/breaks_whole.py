@@ -8,7 +8,7 @@ from benchmarks.harm.families import Body, Family, Type
 from benchmarks.harm.offers import ODD_KEYS, Shape
 from benchmarks.harm.writing import GEMMA_MARK, Style
 
-# Stands for a value that is not written; no text holds it.
+# Placeholder for a missing value; it occurs in no text.
 _NO_VALUE = "␆"
 _LEADS = (
     "I'll use `{name}` for that.\n",
@@ -28,7 +28,7 @@ _TAILS = (
 
 
 def odd_keys(draft: Draft) -> Broken:
-    """Nothing is broken, but some keys have hyphens, blanks, dots or letters of other scripts, or are `name`."""
+    """Nothing is broken, but some keys contain hyphens, spaces, dots or non-Latin letters, or are `name`."""
     if not draft.values.keys() & set(ODD_KEYS):
         raise Inapplicable
     return Broken()

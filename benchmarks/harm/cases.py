@@ -1,4 +1,4 @@
-"""One case: tools, calls, a break, and the reply that comes of it; all of it a function of the seed and the number."""
+"""Cases: tools, calls, a break, and the resulting reply. A case depends only on its seed and number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEED = 12
 _ALL = (*breaks_calls.BREAKS, *breaks_json.BREAKS, *breaks_doubts.BREAKS, *breaks_pairs.BREAKS, *breaks_whole.BREAKS)
 BREAKS: dict[str, Break] = {each.name: each for each in _ALL}
 FAMILIES: dict[str, Family] = {**TEMPLATES, **{family.name: family for family in NOTATIONS}}
-# Structured calls are what most servers send: so many times the cases of another family.
+# Number of structured cases per case of another family, because most servers send structured calls.
 _STRUCTURED_SHARE = 4
 _TRIES = 400
 _LEADS = ("", "Let me see.\n", "I will do it now:\n\n", "Grüße aus Zürich 🙂\n", "First the one, then the other.\n")
@@ -30,8 +30,8 @@ _TAILS = ("", "", "\nDone.", "\n\nThen I will look at what came of it.\n")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A broken reply: `draft` is what was meant; `start` is where in its text the calls begin; `core` is the text of
-    the broken call's arguments, as it stands in the reply.
+    """A broken reply. `draft` is the intended reply, `start` the position of the calls in the text, and `core` the
+    broken call's arguments as written in the reply.
     """
 
     number: int
@@ -46,7 +46,7 @@ class Case:
 
     @property
     def meant(self) -> list[Call]:
-        """The calls that should leave."""
+        """The calls that the client should receive."""
         calls = list(self.draft.calls)
         if self.broken.meant is not None:
             calls[self.draft.target] = (self.draft.name, self.broken.meant)
@@ -54,7 +54,7 @@ class Case:
 
     @property
     def balanced(self) -> bool:
-        """True if no value shows an own end tag or opening tag without the other."""
+        """True if opening and end tags of the family are balanced in every value."""
         raw = self.family.tags.raw
         keys = {offer.name: offer.properties.keys() for offer in self.draft.offers}
         shown = [(raw(value), keys[name]) for name, values in self.draft.calls for value in values.values()]
@@ -62,12 +62,12 @@ class Case:
 
     @property
     def others(self) -> list[Call]:
-        """The calls that are not broken and may leave, whatever becomes of the broken one."""
+        """The intact calls, which may be sent whatever happens to the broken one."""
         return [call for number, call in enumerate(self.draft.calls) if number != self.draft.target]
 
 
 def pairs(families: Sequence[str] = (), breaks: Sequence[str] = ()) -> list[tuple[Family, Break]]:
-    """Return the families and breaks that go together, of those that are named or else of all."""
+    """Return the compatible pairs of families and breaks, limited to the given names if there are any."""
     families, breaks = families or [*FAMILIES], breaks or [*BREAKS]
     found = []
     for family in FAMILIES.values():
@@ -79,7 +79,7 @@ def pairs(families: Sequence[str] = (), breaks: Sequence[str] = ()) -> list[tupl
 
 
 def _go_together(family: Family, kind: Break) -> bool:
-    """Return whether a break is made in a family. Without a strict reader no raw value can be said to be ambiguous."""
+    """Return whether a break applies to a family. Ambiguous raw values can only be judged with a strict reader."""
     if not family.reader and not (kind.whole or kind.name == "missing_value"):
         return False
     if not family.reader and kind.shows_markup and family.body is not Body.JSON:
@@ -88,7 +88,7 @@ def _go_together(family: Family, kind: Break) -> bool:
 
 
 def make(family: Family, kind: Break, number: int, seed: int = SEED) -> Case | None:
-    """The case of this number; None if the break can do nothing in this family."""
+    """Return the case of this number; None if the break does not apply to this family."""
     rng = Random(f"{seed} {family.name} {kind.name} {number}")
     for _ in range(_TRIES):
         try:
@@ -115,7 +115,7 @@ def _case(rng: Random, family: Family, kind: Break, number: int) -> Case:
 
 
 def _shown_family(rng: Random, family: Family, kind: Break) -> Family:
-    """The family whose markup a value shows: mostly its own, for a file about formats shows that of others too."""
+    """Return the family of the markup inside a value: mostly the call's own, sometimes another."""
     if kind.foreign or (not kind.shows_markup and rng.random() < 0.3):
         return rng.choice(others(family))
     return family
@@ -158,7 +158,7 @@ def _written(draft: Draft, kind: Break, broken: Broken, number: int) -> Case:
 
 
 def _results(draft: Draft, broken: Broken, writer: Family) -> tuple[str, ...]:
-    """What a tool said before the reply, if that shows its calls."""
+    """Return the tool results before the reply that contain its calls."""
     if broken.shown is None:
         return ()
     calls = list(draft.calls)
@@ -169,7 +169,7 @@ def _results(draft: Draft, broken: Broken, writer: Family) -> tuple[str, ...]:
 
 
 def _structured(calls: list[Call], draft: Draft, broken: Broken) -> tuple[tuple[str, str], ...]:
-    """The structured calls; those behind one that is cut are not there."""
+    """Return the structured calls, without those after a truncated one."""
     written = []
     for number, (name, values) in enumerate(calls):
         style = broken.style if number == draft.target else CLEAN

@@ -1,4 +1,4 @@
-"""What a break works on, and what it makes of it."""
+"""Input and output of a break: the draft of a reply, and its broken form."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from benchmarks.harm.offers import Offer, Shape
 from benchmarks.harm.writing import CLEAN, Path, Style
 
 Values = dict[str, Any]
-# Stands where a text is cut; no value holds it, and no way of writing escapes it.
+# Marks the position where a text is cut. It occurs in no value, and no notation escapes it.
 CUT = "␄"
 
 
 class Inapplicable(Exception):
-    """The break can do nothing to this call; another one is generated."""
+    """The break does not apply to this call; another call is generated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A reply before it is broken, and which of its calls will be."""
+    """A reply before it is broken, and the call to break."""
 
     rng: Random
     family: Family
@@ -32,26 +32,26 @@ class Draft:
 
     @property
     def offer(self) -> Offer:
-        """The tool of the call that is broken."""
+        """The tool of the call to break."""
         return next(offer for offer in self.offers if offer.name == self.name)
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the call to break."""
         return self.calls[self.target][0]
 
     @property
     def values(self) -> Values:
-        """Its arguments."""
+        """The arguments of the call to break."""
         return self.calls[self.target][1]
 
     def strings(self) -> list[tuple[Path, str]]:
-        """All strings in the arguments, with the paths to them."""
+        """The strings in the arguments to break, with their paths."""
         return strings(self.values)
 
 
 def strings(values: Values) -> list[tuple[Path, str]]:
-    """All strings in arguments, with the paths to them."""
+    """Return all strings in arguments, with their paths."""
     return list(_strings(values, ()))
 
 
@@ -65,17 +65,16 @@ def _strings(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """How the call is written, and what must come of it.
+    """A broken call and its expected result.
 
-    `written` are the arguments that are written, if they are others than those that are meant, `meant` those that are
-    meant, if they are others than the draft's. `one`: by the rules there is exactly one reading. `also` are further
-    readings that the rules allow, of which any is what was written; `says` are what each of
-    two breaks writes alone. `texts` are the keys where the JSON text of the
-    value that was written is as good as the string. `cut`: the reply ends at the mark; then no call may come of it.
-    `last`: nothing may stand behind the call. `family` is the format as it is written, if the template is broken.
-    `lead` and `tail` are the prose around the calls where it is not chosen at random. `by_tool`: the chunk with a
-    call's name is numbered by the tool. `no_call`: no call may come of it. `shown` is how the result of a tool shows
-    the calls that the reply writes, so that these are copies, or, with `shown_values`, similar ones.
+    `written` are the written arguments if they differ from the intended ones; `meant` are the intended arguments if
+    they differ from the draft's. `one`: there is exactly one reading by the rules. `also` are other readings that the
+    rules allow. `says` are the readings of each of two breaks alone. `texts` are keys that accept any JSON text of the
+    same value. `cut`: the reply ends at CUT, and must not yield this call. `last`: nothing may follow the call.
+    `family` is the format as written, if the template is broken. `lead` and `tail` are the prose around the calls if it
+    is not random. `by_tool`: the chunk with a call's name has the tool's index. `no_call`: there must be no call.
+    `shown` is the form in which a tool result contains the reply's calls, which makes them copies; with
+    `shown_values`, it contains similar calls.
     """
 
     style: Style = CLEAN
@@ -98,15 +97,15 @@ class Broken:
 
     @property
     def is_copy(self) -> bool:
-        """True if all calls of the reply are copies."""
+        """True if all calls in the reply are copies."""
         return self.shown is not None and self.shown_values is None
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One way to break a call. `takes` says for which families; `markup` how often values show the family's own,
-    or that of others; `foreign`: that of others only. `shape` is that of the offered tools, `at_edge` says that markup
-    begins or ends its value, and `whole` that nothing is broken.
+    """One way to break a call. `takes` selects the families. `markup` is how often values contain markup; `foreign`:
+    only that of other families. `shape` is the shape of the offered tools. `at_edge`: markup begins or ends its value.
+    `whole`: nothing is broken.
     """
 
     name: str
@@ -121,35 +120,35 @@ class Break:
 
     @property
     def shows_markup(self) -> bool:
-        """True if nothing is broken, but a value shows markup."""
+        """True if nothing is broken, but a value contains markup."""
         return self.name in ("own_markup", "edge_markup", "other_markup")
 
 
 def in_json(family: Family) -> bool:
-    """The arguments are a JSON text."""
+    """Return whether the arguments are JSON text."""
     return family.body is Body.JSON
 
 
 def bare_arguments(family: Family) -> bool:
-    """The arguments are a JSON text, and the call's name stands outside of it."""
+    """Return whether the arguments are JSON text that does not contain the call's name."""
     return family.body is Body.JSON and "{" not in family.head.replace("{name}", "").replace("{n}", "")
 
 
 def in_tags(family: Family) -> bool:
-    """The arguments stand in tags, as raw text."""
+    """Return whether the arguments are raw text in tags."""
     return family.body is Body.TAGS
 
 
 def in_text(family: Family) -> bool:
-    """The call stands in the text."""
+    """Return whether the call is in text."""
     return not family.structured
 
 
 def structured(family: Family) -> bool:
-    """The call is a structured one."""
+    """Return whether the call is structured."""
     return family.structured
 
 
 def nested(path: Path) -> bool:
-    """Whether a path leads deeper than to an argument."""
+    """Return whether a path leads into an argument."""
     return len(path) > 1

@@ -1,4 +1,4 @@
-"""A reply through the proxy's engine, streamed in random cuts or whole, and what a client has of it."""
+"""Driver of the proxy's engine: sends a reply, streamed in random pieces or whole, and collects the client's view."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _MOST_PIECES = 12
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model server says: text, or structured calls as name and arguments' text, and why it ended.
+    """A model server's reply: text, or structured calls (name and arguments as text), and the finish reason.
 
-    `results` are what tools said before it. `numbers` are the indexes of the chunks with the calls' names, if they are
-    others than the calls'.
+    `results` are the tool results before it. `numbers` are the indexes of the chunks with the calls' names, if they
+    differ from the calls' own.
     """
 
     text: str
     calls: tuple[tuple[str, str], ...] = ()
     finish: str = "stop"
-    # The numbers of the places at which a stream is cut; None for a whole answer.
+    # Random source for splitting a stream; None for a whole response.
     cuts: Random | None = None
     results: tuple[str, ...] = ()
     numbers: tuple[int, ...] = ()
@@ -40,31 +40,31 @@ class Reply:
 
 @dataclass(slots=True)
 class Left:
-    """What left the proxy."""
+    """The proxy's output."""
 
     text: str = ""
     names: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     finish: str = ""
     failed: str = ""
-    # What the engine raised and never should.
+    # Unexpected exception from the engine.
     crashed: str = ""
     repairs: tuple[str, ...] = ()
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """The calls by name, with the text of their arguments."""
+        """The calls: name and arguments as text."""
         return list(zip(self.names, self.arguments, strict=True))
 
 
 @cache
 def policy() -> Policy:
-    """What the built-in rules say."""
+    """Return the policy of the built-in rules."""
     return parse_rules(files("proxy").joinpath("rules.yaml").read_bytes(), "built-in").policy("model")
 
 
 def answered(offers: Sequence[Offer], reply: Reply) -> Left:
-    """Return what a client receives of the reply to a request that offers these tools."""
+    """Return the client's view of the reply to a request with these tools."""
     tools = read_tools([offer.as_tool() for offer in offers])
     engine = Engine(Task(tools=tools, seed=b"harm", policy=policy(), sources=reply.results))
     left = Left()
@@ -92,7 +92,7 @@ def _events(engine: Engine, reply: Reply) -> Iterator[Event]:
 
 
 def _bodies(reply: Reply) -> Iterator[dict[str, Any]]:
-    """The chunks of a stream; the one that says all of a whole answer."""
+    """Yield the chunks of a stream, or the single body of a whole response."""
     if reply.cuts is None:
         said: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
         if reply.calls:
@@ -123,7 +123,7 @@ def _body(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
 
 
 def _cut(text: str, rng: Random) -> Iterable[str]:
-    """The text in pieces: letter by letter, in tokens, or at random places."""
+    """Return the text in pieces: by character, by token, or at random positions."""
     if not text:
         return []
     size = rng.choice((1, 3, 0, 0))

@@ -1,4 +1,4 @@
-"""The families of formats: how a reply with calls is written, as the model's template does."""
+"""Families of formats: writers of replies with calls, as in the models' templates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = tuple[str, Values]
 
 
 class Body(Enum):
-    """How the arguments are written."""
+    """Notation of the arguments."""
 
     JSON = "json"
     TAGS = "tags"
@@ -24,7 +24,7 @@ class Body(Enum):
 
 
 class Type(Enum):
-    """How a format in tags gives the type of a value: not at all, by an attribute, a word, nested elements, or JSON."""
+    """How a tag format declares types of values: not at all, or by an attribute, a word, nested elements, or JSON."""
 
     SCHEMA = "schema"
     DSML = "dsml"
@@ -39,9 +39,9 @@ M3 = "]<]minimax[>["
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """A parameter in tags: its opening tag for `{key}`, its end tag, the text around the value and after it.
+    """A parameter in tags: opening tag for `{key}`, end tag, and the text around and after the value.
 
-    `escapes`: U+200B follows the `<` of a tag that a value shows.
+    `escapes`: U+200B follows the `<` of a tag inside a value.
     """
 
     open: str
@@ -52,7 +52,7 @@ class Tags:
     escapes: bool = False
 
     def opener(self, key: str, value: Any, style: Style) -> str:
-        """The opening tag."""
+        """Return the opening tag."""
         said = style.typed.get(key)
         if self.type is Type.DSML:
             said = said or dump(isinstance(value, str))
@@ -61,11 +61,11 @@ class Tags:
         return self.open.replace("{key}", key).replace("{type}", said or "")
 
     def closer(self, key: str) -> str:
-        """The end tag."""
+        """Return the end tag."""
         return self.close.replace("{key}", key)
 
     def raw(self, value: Any) -> str:
-        """The value between the tags: a string as it is."""
+        """Return the value between the tags. Strings are unchanged."""
         if isinstance(value, str) and self.type is not Type.JSON:
             return re.sub("<(?=[/｜])", "<\u200b", value) if self.escapes else value
         if self.type is not Type.ELEMENTS or not isinstance(value, dict | list):
@@ -75,7 +75,7 @@ class Tags:
         return "".join(f"{M3}<item>{self.raw(inner)}{M3}</item>" for inner in value)
 
     def write(self, values: Values, style: Style) -> str:
-        """All parameters."""
+        """Return all parameters."""
         return "".join(self._one(number, key, value, style) for number, (key, value) in enumerate(values.items()))
 
     def _one(self, number: int, key: str, value: Any, style: Style) -> str:
@@ -94,10 +94,10 @@ class Family:
     """One format. A reply is `section` around calls with `between` them; a call is `opener`, `head`, the arguments,
     `foot`, `closer`. `{name}` and `{n}` stand for the call's name and number.
 
-    `lead`, `tail`: prose may stand before it, and on the next line behind it. `several`: calls may be parallel.
-    `weak`: it has no wrapper, so it counts only as the end of a reply. `keys` is the pattern of the keys that it can
-    write. `reader`: the judge can read it strictly. `single`: a call is the text of its only required string. `encode`
-    changes the text of the arguments, `rewrite` that of a call.
+    `lead`, `tail`: prose may precede it, and follow it on the next line. `several`: calls may be parallel. `weak`: it
+    has no wrapper, so it counts only at the end of a reply. `keys` is the pattern of the keys that it can write.
+    `reader`: the judge can read it strictly. `single`: a call is the text of its only required string. `encode` changes
+    the text of the arguments, `rewrite` that of a call.
     """
 
     name: str
@@ -122,11 +122,11 @@ class Family:
     rewrite: Callable[[str], str] | None = None
 
     def fits(self, text: str) -> bool:
-        """Whether the format can write this string."""
+        """Return whether the format can write this string."""
         return self.cannot is None or not self.cannot(text)
 
     def arguments(self, values: Values, style: Style = CLEAN) -> str:
-        """The arguments alone."""
+        """Return only the arguments."""
         match self.body:
             case Body.JSON:
                 text = write_json(values, style.json)
@@ -140,7 +140,7 @@ class Family:
         return self.encode(text) if self.encode else text
 
     def call(self, number: int, call: Call, style: Style = CLEAN) -> str:
-        """One call with its own opener and closer."""
+        """Return one call with its opener and closer."""
         name, values = call
         written = style.name or name
         parts = {"opener": self.opener, "head": self.head, "foot": self.foot, "closer": self.closer}
@@ -154,10 +154,10 @@ class Family:
         return self.rewrite(text) if self.rewrite else text
 
     def write(self, calls: Sequence[Call], target: int, style: Style = CLEAN) -> str:
-        """The reply; the call of number `target` is written in this style."""
+        """Return the reply with call number `target` in this style."""
         start, end = self.section
         if "start" in style.twice:
-            # Only the marker, not the bracket behind it.
+            # Only the marker, not the bracket after it.
             start = start.removesuffix("[") + start
         end *= 1 + ("end" in style.twice)
         if "end" in style.without:
@@ -170,7 +170,7 @@ class Family:
 
 
 def _python_style(style: JsonStyle) -> JsonStyle:
-    """The style, in Python's words where it does not differ from the template."""
+    """Return the style with Python's words as defaults."""
     clean = JsonStyle()
     return replace(
         style,
@@ -180,7 +180,7 @@ def _python_style(style: JsonStyle) -> JsonStyle:
 
 
 def _gemma_style(style: JsonStyle) -> JsonStyle:
-    """The style, in Gemma's marks where it does not differ from the template."""
+    """Return the style with Gemma's string delimiters as defaults."""
     clean = JsonStyle()
     return replace(
         style,
@@ -191,7 +191,7 @@ def _gemma_style(style: JsonStyle) -> JsonStyle:
 
 
 def _starts_with_line_end(text: str) -> bool:
-    """True for a value that a format without line ends around its values cannot tell from one with them."""
+    """Return whether a value's first line end is indistinguishable from one added by the template."""
     return text.startswith(("\r", "\n"))
 
 

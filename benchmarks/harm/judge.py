@@ -1,4 +1,4 @@
-"""What became of a case: right, refused, wrong, or legal as it was written. Knows nothing of the proxy's parsers."""
+"""Judge of cases: right, refused, legal or wrong. It shares no code with the proxy's parsers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUT_REASONS = frozenset(("length", "repetition", "content_filter"))
 
 
 class Verdict(Enum):
-    """What became of a broken call."""
+    """Result of a broken call."""
 
     RIGHT = "right"
     REFUSED = "refused"
@@ -28,7 +28,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The verdict and why; `one` says that by the rules there is exactly one reading."""
+    """A verdict and its reason. `one`: there is exactly one reading by the rules."""
 
     verdict: Verdict
     why: str
@@ -36,7 +36,7 @@ class Judged:
 
 
 def judge(case: Case, left: Left) -> Judged:
-    """Judge what left of a case."""
+    """Judge the proxy's output for a case."""
     strict = _strict(case)
     one = _one_reading(case, strict)
     verdict, why = _verdict(case, left, strict)
@@ -64,7 +64,7 @@ def _verdict(case: Case, left: Left, strict: list[list[Call]]) -> tuple[Verdict,
 
 
 def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tuple[Verdict, str] | None:
-    """The verdict on calls that are what was written, strictly or by the rules; None if they are something else."""
+    """Return the verdict on calls that match the text, strictly or by the rules; None if they do not."""
     if case.broken.no_call:
         return None
     closed = _closed(case) if case.family.reader and not case.family.structured else []
@@ -81,13 +81,13 @@ def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tupl
 
 
 def _closed(case: Case) -> list[list[Call]]:
-    """The calls that are strictly written and closed before anything broken stands, the broken one among them."""
+    """Return readings of calls, including the broken one, that are strictly written and closed before the break."""
     found = closed_calls(case.family, case.reply.text[case.start :], case.draft.offers)
     return [calls for calls in found if len(calls) > case.draft.target]
 
 
 def _parsed(left: Left) -> list[Call] | None:
-    """The calls that left, with their arguments as values; None if one of them is no JSON object."""
+    """Return the calls with parsed arguments; None if one is not a JSON object."""
     found: list[Call] = []
     for name, text in left.calls:
         values = read_object(text)
@@ -98,7 +98,7 @@ def _parsed(left: Left) -> list[Call] | None:
 
 
 def _unparsed(case: Case, left: Left) -> tuple[Verdict, str]:
-    """A call that is no object: only one that was cut, by an end that says so, may stay as it was cut."""
+    """Judge calls that are not objects. Only a truncated call with a finish reason that says so may stay truncated."""
     *before, (name, text) = left.calls
     as_cut = bool(case.reply.calls) and case.reply.calls[-1] == (name, text)
     if case.broken.cut and as_cut and left.finish == case.reply.finish and left.finish in CUT_REASONS:
@@ -109,7 +109,7 @@ def _unparsed(case: Case, left: Left) -> tuple[Verdict, str]:
 
 
 def _is_right(case: Case, left: Left, calls: list[Call]) -> bool:
-    """The calls that were meant, and the content around them."""
+    """Return whether the output has the intended calls and the content around them."""
     if case.broken.cut or case.broken.no_call:
         return False
     meant = case.meant
@@ -125,15 +125,14 @@ def _is_right(case: Case, left: Left, calls: list[Call]) -> bool:
 
 
 def _same_bytes(case: Case, left: Left) -> bool:
-    """Return whether valid structured arguments left as the same bytes (C1)."""
+    """Return whether valid structured arguments are unchanged (C1)."""
     if not case.family.structured:
         return True
     return left.arguments == [case.family.arguments(values) for _, values in case.draft.calls]
 
 
 def _is_refused(case: Case, left: Left, calls: list[Call]) -> bool:
-    """Some call is missing and stayed text, or was cut off behind others and is reported; those that left are as they
-    were meant.
+    """Return whether missing calls stayed text or were truncated and reported, and all others are as intended.
     """
     missing = _missing(case, calls)
     if not missing:
@@ -149,8 +148,8 @@ def _is_refused(case: Case, left: Left, calls: list[Call]) -> bool:
 
 
 def _missing(case: Case, calls: list[Call]) -> list[int] | None:
-    """The numbers of the calls that were meant and did not leave; None if one left that was not meant."""
-    # Of two calls that are equal, the one that is not broken is the one that left.
+    """Return the numbers of the intended calls that are missing; None if there is an unintended call."""
+    # Of two equal calls, assume that the intact one was sent.
     missing = sorted(range(len(case.meant)), key=lambda number: number == case.draft.target)
     for call in calls:
         number = next((number for number in missing if _same([case.meant[number]], [call])), None)
@@ -163,7 +162,7 @@ def _missing(case: Case, calls: list[Call]) -> list[int] | None:
 
 
 def _finish_of_refused(case: Case, calls: list[Call]) -> str:
-    """How a reply ends of which only these calls left."""
+    """Return the finish reason of a reply with only these calls."""
     if case.reply.finish in CUT_REASONS:
         return case.reply.finish
     return "tool_calls" if calls else "stop"
@@ -172,7 +171,7 @@ def _finish_of_refused(case: Case, calls: list[Call]) -> str:
 def _core(case: Case, number: int) -> str:
     """Return the arguments of a call as written in the reply, up to the point where the reply was cut.
 
-    Of a call that is rewritten as a whole only the name is sure to be in the reply.
+    If the family rewrites the whole call, only the name is certain to be in the reply.
     """
     if case.family.rewrite:
         return case.draft.calls[number][0]
@@ -183,13 +182,13 @@ def _core(case: Case, number: int) -> str:
 
 
 def _strict(case: Case) -> list[list[Call]]:
-    """What was written, read strictly."""
+    """Return the strict readings of the reply."""
     if not case.family.reader:
         return []
     if not case.family.structured:
         text = case.reply.text[case.start :]
         if case.balanced:
-            # Balanced markup is text: no end tag in it counts.
+            # Balanced markup is text, so end tags in it do not count.
             return readings(case.family, text, case.draft.offers, (Mode.BALANCED,))
         modes = tuple(Mode) if case.kind.shows_markup else (Mode.BALANCED, Mode.FIRST)
         return readings(case.family, text, case.draft.offers, modes)
@@ -199,12 +198,12 @@ def _strict(case: Case) -> list[list[Call]]:
 
 
 def _one_reading(case: Case, strict: list[list[Call]]) -> bool:
-    """Whether the rules give exactly one reading: what was meant, and no other legal call."""
+    """Return whether the rules give exactly one reading: the intended call, and no other legal one."""
     if not case.broken.one:
         return False
     if case.family.body is Body.TAGS and case.kind.shows_markup:
         return case.balanced or (bool(strict) and all(_same(reading, case.meant) for reading in strict))
-    # A reading that ends in front of the broken call says nothing of it.
+    # Ignore readings that end before the broken call.
     reached = [reading for reading in strict if not _same(reading, case.draft.calls[: case.draft.target])]
     return all(_same(reading, case.meant) or not _all_legal(reading, case) for reading in reached)
 
@@ -214,13 +213,13 @@ def _all_legal(reading: list[Call], case: Case) -> bool:
 
 
 def _has_own_keys(call: Call, offers: Sequence[Offer]) -> bool:
-    """A call of an offered tool with keys that it knows, or with any if it takes any."""
+    """Return whether the call's tool is offered and accepts its keys."""
     known = (offer for offer in offers if offer.name == call[0])
     return any(offer.open or call[1].keys() <= offer.properties.keys() for offer in known)
 
 
 def _is_legal(call: Call, offers: Sequence[Offer]) -> bool:
-    """A call of an offered tool that its schema accepts."""
+    """Return whether the call's tool is offered and its schema accepts the arguments."""
     return any(offer.name == call[0] and accepts(offer.schema, call[1]) for offer in offers)
 
 
@@ -235,12 +234,12 @@ def _same(one: list[Call], other: list[Call]) -> bool:
 
 
 def _comparable(call: Call) -> tuple[str, str]:
-    """A call in a form in which 1, 1.0 and true are three things."""
+    """Return a call in a form that distinguishes 1, 1.0 and true."""
     return call[0], json.dumps(call[1], sort_keys=True)
 
 
 def _same_values(given: dict[str, Any], wanted: dict[str, Any], texts: frozenset[str]) -> bool:
-    """Whether the arguments are equal; at `texts` a string needs only be the JSON text of the same value."""
+    """Return whether the arguments are equal. At `texts`, any JSON text of the same value is accepted."""
     given = {key: _read(value) if key in texts else value for key, value in given.items()}
     wanted = {key: _read(value) if key in texts else value for key, value in wanted.items()}
     return json.dumps(given, sort_keys=True) == json.dumps(wanted, sort_keys=True)
@@ -254,7 +253,7 @@ def _read(value: Any) -> Any:
 
 
 def _difference(case: Case, left: Left, calls: list[Call]) -> str:
-    """In a few words, what is different from what was meant."""
+    """Return a short description of the difference from the intended reply."""
     meant = case.meant
     if case.broken.cut:
         return "a call was made of what was cut"

@@ -1,8 +1,8 @@
-"""Unescaped quotation marks, read by the rules alone, to know whether a broken text has exactly one reading.
+"""Reference reader of unescaped quotation marks: decides whether a broken text has exactly one reading.
 
-A string ends at its first mark behind which stand a comma, blanks, one of that object's own keys not yet given, in
-marks, and a colon. The last string of an object ends at the object's last mark. Where an own key's opener stands so
-twice, or a mark lacks its backslash inside an array of strings, there is no reading.
+A string ends at its first mark that is followed by a comma, whitespace, a quoted key of its object that is not given
+yet, and a colon. The last string of an object ends at the object's last mark. There is no reading if the start of such
+a key occurs twice, or an unescaped mark is inside an array of strings.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _BLANKS = re.compile(r"\s*")
 _NEXT = re.compile(r'\s*,\s*"((?:[^"\\]|\\.)*)"\s*:')
 _OBJECT_ENDS = re.compile(r"\s*\}")
 _TEXT_ENDS = re.compile(r"\s*\}\s*\Z")
-# Readings that are tried at most.
+# Maximum number of readings to try.
 _MOST = 64
 
 Found = tuple[Any, int]
 
 
 class NoReading(ValueError):
-    """The rules give no reading."""
+    """There is no reading by the rules."""
 
 
 def read(text: str, schema: Schema) -> dict[str, Any] | None:
-    """The one object that the rules read in a text; None if there is none, or more than one."""
+    """Return the only object that a text can be read as; None if there is none, or more than one."""
     found: list[dict[str, Any]] = []
     try:
         for number, (values, end) in enumerate(_object(text, _blanks(text, 0), schema, outermost=True)):
@@ -58,7 +58,7 @@ def _object(text: str, at: int, schema: Schema, *, outermost: bool = False) -> I
 
 
 def _members(text: str, at: int, schema: Schema, given: dict[str, Any], outermost: bool) -> Iterator[Found]:
-    """The object's members from a key on, in every way in which they can be read."""
+    """Yield all readings of an object's members, from a key on."""
     try:
         key, end = json.JSONDecoder(strict=False).raw_decode(text, at)
     except ValueError:
@@ -94,7 +94,7 @@ def _value(text: str, at: int, schema: Schema, own: frozenset[str], outermost: b
 
 
 def _items(text: str, at: int, schema: Schema) -> Iterator[Found]:
-    """An array of objects, one of which has a mark without its backslash."""
+    """Yield the readings of an array of objects, one with an unescaped mark."""
     if schema.get("type") != "object":
         raise NoReading("inside an array of strings")
     waiting: list[tuple[list[Any], int]] = [([], _blanks(text, at + 1))]
@@ -120,7 +120,7 @@ def _string(text: str, at: int, own: frozenset[str], outermost: bool) -> Iterato
 
 
 def _mark(text: str, at: int, own: frozenset[str]) -> str:
-    """The mark around the string that begins here: one, or three; four may be a text's own."""
+    """Return the delimiter of the string at a position: one mark or three. A fourth may belong to the text."""
     if text.startswith('""""', at):
         raise NoReading("four marks")
     if not text.startswith('"""', at) or _ends_or_goes_on(text, at + 2, own):
@@ -129,7 +129,7 @@ def _mark(text: str, at: int, own: frozenset[str]) -> str:
 
 
 def _at_next_key(text: str, marks: list[int], length: int, own: frozenset[str]) -> list[int]:
-    """The first of the marks behind which a key of the object begins, if one does."""
+    """Return the first mark that is followed by a key of the object, in a list; empty if there is none."""
     found = [(place, _next_key(text, place + length, own)) for place in marks]
     openers = [(place, key) for place, key in found if key]
     if not openers:
@@ -141,19 +141,19 @@ def _at_next_key(text: str, marks: list[int], length: int, own: frozenset[str]) 
 
 
 def _at_object_end(text: str, marks: list[int], length: int, outermost: bool) -> list[int]:
-    """The marks behind which the object ends; of the outermost one the last, behind which the text ends."""
+    """Return the marks at which the object may end; for the outermost object, the last one at the text's end."""
     if not outermost:
         return [place for place in marks if _OBJECT_ENDS.match(text, place + length)]
     return [place for place in marks if _TEXT_ENDS.match(text, place + length)][-1:]
 
 
 def _ends_or_goes_on(text: str, at: int, own: frozenset[str]) -> bool:
-    """Whether `""` in front of a third mark is an empty string."""
+    """Return whether `""` before a third mark is an empty string."""
     return bool(_next_key(text, at, own)) or bool(_OBJECT_ENDS.match(text, at))
 
 
 def _marks(text: str, start: int, mark: str) -> Iterator[int]:
-    """The places of a mark without a backslash before it."""
+    """Yield the positions of marks without a backslash."""
     at = start
     while at < len(text):
         if text[at] == "\\":
@@ -170,7 +170,7 @@ def _next_key(text: str, at: int, own: frozenset[str]) -> str:
 
 
 def _unescaped(inside: str) -> str:
-    """The string's value: its escapes undone, its marks and line ends as they are."""
+    """Return the string's value: escapes decoded, marks and line ends unchanged."""
     raw = re.sub(r'(\\.)|"', lambda found: found.group(1) or '\\"', inside, flags=re.DOTALL)
     try:
         value: str = json.loads(f'"{raw}"', strict=False)

@@ -1,21 +1,21 @@
-"""A family's own markup, as the text of a value may show it."""
+"""Markup of a family, for use inside values."""
 
 from __future__ import annotations
 
 from benchmarks.harm.families import FAMILIES, Body, Family
 from benchmarks.harm.writing import CLEAN
 
-# The words of these two stand for a structured call's, whose arguments no markup surrounds.
+# Families whose markup is used in structured calls, which have none of their own.
 _FOR_STRUCTURED = ("hermes", "qwen_xml")
 
 
 def others(family: Family) -> list[Family]:
-    """Return the families in text that are written in another way."""
+    """Return the text families with a different notation."""
     return [other for other in FAMILIES.values() if other.name != family.name and not other.structured]
 
 
 def markup(family: Family, name: str, key: str) -> tuple[str, ...]:
-    """What of its own a value may show: closers as the template writes them and on one line, whole calls, openers."""
+    """Return snippets of the family's markup: closers as in the template and on one line, whole calls, openers."""
     if family.structured:
         return tuple(text for other in _FOR_STRUCTURED for text in markup(FAMILIES[other], name, key))
     example = family.write([(name, {key: "v"})], 0)

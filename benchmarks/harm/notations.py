@@ -1,7 +1,7 @@
-"""Notations that servers and models use beside those of `families`, one row each.
+"""Notations of servers and models in addition to `families`, one row each.
 
-No strict reader knows them, so nothing in them is broken; what varies is tools, keys, values and surroundings. The
-words in comments are the ids of the reports from the field.
+The judge cannot read them strictly, so their calls are not broken; only tools, keys, values and surroundings vary.
+Comments give the ids of reports from the field.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _in_response(call: str) -> str:
 
 
 def _is_markup(text: str) -> bool:
-    """Return whether a text that is an element's only content could be read as something else."""
+    """Return whether a text as the only content of an element is ambiguous."""
     return text.strip() != text or "</" in text or text[:1] in ("", "{", "[", "<", '"', "`")
 
 
@@ -188,7 +188,7 @@ NOTATIONS = (
         encode=dump,
     ),
     _END("response_member", several=False, head=_OBJECT, foot="}", rewrite=_in_response),  # w9
-    # What precedes it is prose, a line of `Thought:` too.
+    # Text before it is prose, including a `Thought:` line.
     _TAG(
         "react",  # r1
         section=("", "\n"),

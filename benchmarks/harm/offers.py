@@ -48,7 +48,7 @@ _ENUM = ("fast", "slow", "off")
 
 
 class Shape(Enum):
-    """What is special about the offered tools: odd keys, no required arguments, or an empty object in a union."""
+    """Peculiarity of the offered tools: odd keys, no required arguments, or an empty object in a union."""
 
     USUAL = auto()
     ODD_KEYS = auto()
@@ -57,18 +57,18 @@ class Shape(Enum):
 
 
 class Mixed:
-    """What strings are made of: the keys of the tool, and the markup that one of them may show."""
+    """Ingredients of strings: the tool's keys, and markup for at most one string."""
 
     def __init__(self, rng: Random, fits: Callable[[str], bool]) -> None:
         self.rng = rng
         self.fits = fits
         self.keys: tuple[str, ...] = ()
         self.markup: tuple[str, ...] = ()
-        # Markup begins or ends the value that shows it.
+        # Markup begins or ends its value.
         self.at_edge = False
 
     def text(self) -> str:
-        """A string that the family can write."""
+        """Return a string that the family can write."""
         if self.markup and self.rng.random() < 0.5:
             write = texts.at_edge if self.at_edge else texts.around
             shown = write(self.rng, self.rng.choice(self.markup))
@@ -96,12 +96,12 @@ class Offer:
 
     @property
     def open(self) -> bool:
-        """True if the schema itself allows keys that it does not declare."""
+        """True if the schema explicitly allows undeclared keys."""
         return self.schema.get("additionalProperties") is True
 
     @property
     def only_string(self) -> str:
-        """The only required argument if it is any string, else ""."""
+        """The only required argument if it is an unrestricted string, else ""."""
         required = self.schema.get("required", ())
         plain = len(required) == 1 and self.properties[required[0]] == {"type": "string"}
         return required[0] if plain else ""
@@ -112,12 +112,12 @@ class Offer:
 
 
 def fold(name: str) -> str:
-    """A name without letter case and separators."""
+    """Return a name in lower case and without separators."""
     return re.sub(r"[-_.]", "", name).casefold()
 
 
 def spelled(name: str, style: str) -> str:
-    """A snake_case name in another spelling."""
+    """Return a snake_case name in another spelling."""
     first, *rest = name.split("_")
     match style:
         case "camel":
@@ -132,7 +132,7 @@ def spelled(name: str, style: str) -> str:
 
 
 def offers(rng: Random, shape: Shape = Shape.USUAL, keys: str = ".+") -> list[Offer]:
-    """Return one to four tools of a shape; odd keys are only those that match the pattern `keys`."""
+    """Return one to four tools of a shape. Odd keys must match the pattern `keys`."""
     style = rng.choice(("snake", "snake", "camel"))
     names = rng.sample(_NAMES, rng.randint(1, 4))
     usual = [Offer(spelled(name, style), _object(rng, _KINDS, rng.randint(1, 5), style)) for name in names]
@@ -157,7 +157,7 @@ def _shaped(rng: Random, schema: Schema, shape: Shape, keys: str) -> Schema:
 
 
 def _object(rng: Random, kinds: Sequence[str], most: int, style: str) -> Schema:
-    """An object's schema: closed, open, or silent about other keys."""
+    """Return an object's schema that forbids, allows, or does not mention other keys."""
     properties: Schema = {}
     for _ in range(most):
         kind = rng.choice(kinds)
@@ -192,7 +192,7 @@ def _property(rng: Random, kind: str, style: str) -> Schema:
 
 
 def arguments(rng: Random, schema: Schema, mixed: Mixed) -> Values:
-    """Random arguments that the schema allows: all required ones, and some of the others."""
+    """Return random valid arguments: all required ones, and some of the others."""
     properties: Schema = schema["properties"]
     needed = schema.get("required", ())
     chosen = [key for key in properties if key in needed or rng.random() < 0.7]
@@ -201,7 +201,7 @@ def arguments(rng: Random, schema: Schema, mixed: Mixed) -> Values:
 
 
 def value(rng: Random, schema: Schema, mixed: Mixed) -> Any:
-    """A random value that the schema allows."""
+    """Return a random valid value."""
     kind = schema["type"]
     if "enum" in schema:
         return rng.choice(schema["enum"])
@@ -211,7 +211,7 @@ def value(rng: Random, schema: Schema, mixed: Mixed) -> Any:
         if rng.random() < 0.3:
             return None
         kind = kind[0]
-        # Raw text cannot say the string "null" where null is allowed.
+        # Raw text cannot express the string "null" if null is allowed.
         return _nullable(rng, kind, mixed)
     match kind:
         case "string":
@@ -234,7 +234,7 @@ def _nullable(rng: Random, kind: str, mixed: Mixed) -> Any:
 
 
 def accepts(schema: Schema, given: Any) -> bool:
-    """Whether a value is as the schema says; knows as much of JSON Schema as these tools use."""
+    """Return whether a value is valid. Supports the part of JSON Schema that these tools use."""
     if not _is_of_type(schema["type"], _kind(given)):
         return False
     if "enum" in schema and given not in schema["enum"]:
@@ -254,7 +254,7 @@ def _is_of_type(said: str | list[str], kind: str) -> bool:
 
 
 def _accepts_members(schema: Schema, given: Values) -> bool:
-    """Whether an object has the keys that it must have, none that it may not have, and the right values."""
+    """Return whether an object has all required keys, no forbidden ones, and valid values."""
     properties: Schema = schema.get("properties", {})
     if not given.keys() >= set(schema.get("required", ())):
         return False

@@ -1,4 +1,4 @@
-"""Runs the cases, counts the verdicts, and prints the tables."""
+"""Run of the cases: counts the verdicts and prints the tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.harm.judge import Judged, Verdict, judge
 
 CASES = 10_000
 LEAST_RIGHT = 0.9
-# Of the calls of each family that are written whole and have one reading.
+# Maximum share of refused calls among each family's intact calls with one reading.
 MOST_REFUSED = 0.04
 
 
 @dataclass(slots=True)
 class Count:
-    """How often each verdict was given; `one` are the cases with one reading, `one_right` the right ones of them."""
+    """Counts of the verdicts. `one` counts the cases with one reading, `one_right` the right ones among them."""
 
     verdicts: Counter[Verdict] = field(default_factory=Counter)
     one: int = 0
@@ -35,13 +35,13 @@ class Count:
 
     @property
     def share(self) -> float | None:
-        """The share of right ones among those with one reading; None if there are none."""
+        """The share of right cases among those with one reading; None if there are none."""
         return self.one_right / self.one if self.one else None
 
 
 @dataclass(slots=True)
 class Results:
-    """The counts of a run: of all, by break, by family, of whole calls by family; and the examples to be shown."""
+    """Counts of a run: in total, by break, by family, and of intact calls by family; and the examples to print."""
 
     total: Count = field(default_factory=Count)
     breaks: dict[str, Count] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Results:
     shown: list[tuple[Case, Left, Judged]] = field(default_factory=list)
 
     def add(self, case: Case, left: Left, judged: Judged, show: int) -> None:
-        """Count a case, and keep it if it is one of the first of its kind that are not right."""
+        """Count a case, and keep it if it is one of the first `show` of its kind that are not right."""
         for count in (
             self.total,
             self.breaks.setdefault(case.kind.name, Count()),
@@ -79,7 +79,7 @@ def run(
     *,
     show: int = 0,
 ) -> Results:
-    """Judge `cases` cases, in turn of every family and break that go together."""
+    """Judge `cases` cases, cycling through all compatible families and breaks."""
     results = Results()
     waiting = deque(pairs(families, breaks))
     made = Counter[tuple[str, str]]()
@@ -112,7 +112,7 @@ def replay(family: str, kind: str, number: int, seed: int) -> Results:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run and print; return 1 if anything wrong left the proxy."""
+    """Run and print; return 1 if a verdict is `wrong`."""
     given = _parser().parse_args(argv)
     began = time.process_time()
     if given.case is not None:
@@ -145,7 +145,7 @@ _COLUMNS = ("right", "refused", "wrong", "legal", "one", "of one right")
 
 
 def report(results: Results, seed: int, seconds: float) -> Iterator[str]:
-    """The lines of the report."""
+    """Yield the lines of the report."""
     for case, left, judged in results.shown:
         yield from shown(case, left, judged, seed)
     order = [name for name in BREAKS if name in results.breaks]
@@ -160,7 +160,7 @@ def report(results: Results, seed: int, seconds: float) -> Iterator[str]:
 
 
 def _reasons(results: Results) -> Iterator[str]:
-    """What is wrong, and how often."""
+    """Yield the kinds of errors and their counts."""
     if not results.reasons:
         return
     yield "What is wrong, by break, family and kind:"
@@ -170,7 +170,7 @@ def _reasons(results: Results) -> Iterator[str]:
 
 
 def _demands(results: Results) -> Iterator[str]:
-    """What is asked of the proxy, and whether that is met."""
+    """Yield the requirements of the proxy, and whether they are met."""
     wrong = results.total.verdicts[Verdict.WRONG]
     share = results.total.share or 0.0
     shares = {name: count.share for name, count in results.whole.items() if count.share is not None}
@@ -197,7 +197,7 @@ def _table(what: str, rows: Sequence[tuple[str, Count]], total: Count) -> Iterat
 
 
 def shown(case: Case, left: Left, judged: Judged, seed: int) -> Iterator[str]:
-    """A case in full."""
+    """Yield the lines of a case in full."""
     how = "whole" if case.reply.cuts is None else "streamed"
     yield f"== {judged.verdict.value}: {judged.why} ({'one reading' if judged.one else 'no certain reading'}, {how})"
     yield f"   --seed {seed} --family {case.family.name} --break {case.kind.name} --case {case.number}"
@@ -211,7 +211,7 @@ def shown(case: Case, left: Left, judged: Judged, seed: int) -> Iterator[str]:
 
 
 def as_json(results: Results, seed: int, seconds: float) -> dict[str, object]:
-    """The same as JSON."""
+    """Return the results as JSON."""
     return {
         "seed": seed,
         "seconds": round(seconds, 1),

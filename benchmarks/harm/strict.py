@@ -1,7 +1,7 @@
-"""What a reply says that is read by the letter of its family's template: the judge's own small readers.
+"""Strict readers of the judge: they read a reply exactly as its family's template writes it.
 
-Raw values end where the rules say: an end tag counts where the template's closers, or another parameter, follow. If a
-value shows the family's own markup, there can be several such readings, one for each `Mode`.
+An end tag ends a raw value if the template's closers or another parameter follow. If a value contains the family's
+markup, there can be several readings, one for each `Mode`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _GEMMA_KEY = re.compile(r"[\w-]+")
 
 
 class Mode(Enum):
-    """Where a raw value ends: at the first end tag that counts outside of balanced markup; at the first that counts;
-    or at the opening tag of another key of the tool, because an end tag is missing.
+    """End of a raw value: the first end tag that counts outside of balanced markup; the first one that counts; or the
+    opening tag of another key of the tool, because an end tag is missing.
     """
 
     BALANCED = "balanced"
@@ -33,7 +33,7 @@ class Mode(Enum):
 
 
 class NotStrict(ValueError):
-    """The text is not what the template writes."""
+    """The text differs from the template's output."""
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -47,12 +47,12 @@ def _refuse(word: str) -> Any:
     raise ValueError(word)
 
 
-# Line ends in strings, as they are, leave no doubt what was written.
+# Raw line ends in strings are unambiguous.
 _DECODER = json.JSONDecoder(object_pairs_hook=_no_doubles, parse_constant=_refuse, strict=False)
 
 
 def read_object(text: str, *, lines: bool = False) -> dict[str, Any] | None:
-    """The object that a text says in strict JSON, each key once; None if it says none. `lines` may stand in strings."""
+    """Return a strict JSON object without duplicate keys; None if invalid. `lines`: raw line ends are allowed."""
     try:
         value = json.loads(text, object_pairs_hook=_no_doubles, parse_constant=_refuse, strict=not lines)
     except ValueError:
@@ -63,10 +63,10 @@ def read_object(text: str, *, lines: bool = False) -> dict[str, Any] | None:
 def readings(
     family: Family, text: str, offers: Sequence[Offer], modes: Sequence[Mode] = (Mode.BALANCED, Mode.FIRST)
 ) -> list[list[Call]]:
-    """The lists of calls that the reply may say if it is read strictly; `text` begins where the first call does."""
+    """Return the strict readings of a reply, each a list of calls; `text` begins with the first call."""
     found: list[list[Call]] = []
     for mode in modes if family.body is Body.TAGS else (Mode.FIRST,):
-        # Behind a section that ended early, a call without an opener of its own section may count or not.
+        # After a section that ended early, a call without its section's opener may or may not count.
         for outside in (True, False):
             try:
                 calls = _Reader(family, text, offers, mode).reply(outside=outside)
@@ -78,9 +78,9 @@ def readings(
 
 
 def closed_calls(family: Family, text: str, offers: Sequence[Offer]) -> list[list[Call]]:
-    """The calls with which a reply may begin, strictly written and closed, whatever stands behind them.
+    """Return readings of the strictly written, closed calls at the start of a reply, whatever follows.
 
-    What is closed counts at once. Only for formats whose values say by themselves where they end.
+    Closed calls count immediately. Only for formats with self-delimiting values.
     """
     if family.body not in (Body.JSON, Body.GEMMA):
         return []
@@ -103,13 +103,13 @@ class _Reader:
         )
 
     def reply(self, *, outside: bool = True) -> list[Call]:
-        """All calls, also those `outside` of a section; ValueError if the first is not strictly written."""
+        """Return all calls, including those `outside` of a section. Raise ValueError if the first is not strict."""
         if self._family.body is Body.PYTHON:
             return self._python()
         calls = self._section()
         if self._family.body is not Body.TAGS:
             return calls
-        # Behind a call that ended early another one may stand, of the same section or of another.
+        # After a call that ended early, another one may follow, in the same section or another.
         while (head := self._head.search(self._text, self._at)) is not None:
             self._at = self._start_of(head.start())
             begun = not self._text.startswith(self._family.section[0], self._at)
@@ -123,7 +123,7 @@ class _Reader:
         return calls
 
     def closed(self) -> list[list[Call]]:
-        """The calls up to each place where all that was opened is closed."""
+        """Return the calls up to each position at which everything is closed."""
         found: list[list[Call]] = []
         calls: list[Call] = []
         try:
@@ -139,14 +139,14 @@ class _Reader:
             return found
 
     def _start_of(self, head: int) -> int:
-        """Where a call begins whose head stands there."""
+        """Return the start of the call with its head at a position."""
         at = head
         for part in (self._family.opener, self._family.section[0]):
             at -= len(part) if part and self._text.endswith(part, 0, at) else 0
         return at
 
     def _section(self, *, begun: bool = False) -> list[Call]:
-        """A section of calls, from where the reader stands; `begun`: without what stands before its first call."""
+        """Read a section of calls at the current position; `begun`: without the text before its first call."""
         family = self._family
         if not begun:
             self._expect(family.section[0])
@@ -190,7 +190,7 @@ class _Reader:
     def _expect(self, literal: str) -> None:
         bare = literal
         if self._family.body is not Body.TAGS:
-            # JSON and literals end by themselves: line ends around them may be there or not.
+            # JSON and literals are self-delimiting, so line ends around them are optional.
             bare = literal.strip("\n")
             self._skip_line_ends(literal.startswith("\n"))
         if not self._text.startswith(bare, self._at):
@@ -203,12 +203,12 @@ class _Reader:
             self._at += 1
 
     def _next_call_follows(self, at: int) -> bool:
-        """Whether another call of the section begins at a place."""
+        """Return whether another call of the section begins at a position."""
         start = self._family.between + self._family.opener
         return self._text.startswith(start, at) and self._head.match(self._text, at + len(start)) is not None
 
     def _reply_goes_on(self, at: int) -> bool:
-        """Whether behind the last closer stands what may: a line end, another call, nothing."""
+        """Return whether a line end, another call, or nothing follows the last closer."""
         rest = self._text[at : at + 1]
         start = self._family.section[0] + self._family.opener
         return rest in ("", "\n", "\r") or bool(start and self._text.startswith(start, at))
@@ -237,7 +237,7 @@ class _Reader:
         return values
 
     def _opener_of(self, keys: Collection[str], start: int, end: int | None = None) -> int | None:
-        """Where the opening tag of one of these keys stands, as the template writes it."""
+        """Return the position of an opening tag of one of these keys, as in the template; None if there is none."""
         edge = self._family.tags.edge
         for opening in self._opening.finditer(self._text, start, len(self._text) if end is None else end):
             if opening.group(1) in keys and (not edge or self._text[opening.start() - 1] == "\n"):
@@ -245,7 +245,7 @@ class _Reader:
         return None
 
     def _expect_no_swallowed(self, value: str, others: Collection[str], key: str) -> None:
-        """Refuse a value that holds the opening tag of another key, or of another call, without its end."""
+        """Reject a value with an unclosed opening tag of another key or call."""
         end = self._at
         start = (
             end
@@ -259,7 +259,7 @@ class _Reader:
             raise NotStrict("it holds another one")
 
     def _value_end(self, start: int, key: str) -> int:
-        """Where the value that begins here ends: where an end tag counts."""
+        """Return the end of the value at a position: the end tag that counts."""
         tags = self._family.tags
         closer = tags.closer(key)
         depth, at = 0, start
@@ -278,7 +278,7 @@ class _Reader:
                 return end - len(tags.edge)
 
     def _openers(self, start: int, end: int, key: str) -> int:
-        """The number of own opening tags between two places, where the template writes them."""
+        """Return the number of the key's opening tags between two positions, as in the template."""
         tags = self._family.tags
         found = 0
         for opening in self._opening.finditer(self._text, start, end):
@@ -288,7 +288,7 @@ class _Reader:
         return found
 
     def _continues(self, at: int) -> bool:
-        """Whether behind an end tag stands what the template writes: a parameter, or closers and what may follow."""
+        """Return whether text from the template follows an end tag: a parameter, or closers and a valid rest."""
         if self._opening.match(self._text, at):
             return True
         foot = self._foot.match(self._text, at)
@@ -315,14 +315,14 @@ class _Reader:
 
 
 def _template(text: str, name: str) -> str:
-    """The pattern of a part of the template."""
+    """Return the pattern of a part of the template."""
     return re.escape(text).replace(r"\{name\}", name).replace(r"\{n\}", r"\d+")
 
 
 def balanced(family: Family, text: str, keys: Collection[str]) -> bool:
-    """True if each end tag in a value has its opening tag before it, and each opening tag its end tag.
+    """Return whether opening and end tags in a value are balanced.
 
-    Where end tags name the key, only those of these keys matter.
+    If end tags name the key, only those of these keys count.
     """
     tags = family.tags
     if "{key}" in tags.close:
@@ -341,7 +341,7 @@ def _is_balanced(text: str, opening: str, closer: str) -> bool:
 
 
 def _typed(text: str, schema: Schema | None, kind: Type, said: str) -> Any:
-    """The value that raw text is: what the format says of it, else what the schema says."""
+    """Return the value of raw text: by the type in the format, or else in the schema."""
     if kind is Type.DSML or kind is Type.XTML:
         return text if said in ("true", "string") else json.loads(text)
     if schema is None:
@@ -355,7 +355,7 @@ def _typed(text: str, schema: Schema | None, kind: Type, said: str) -> Any:
 
 
 def _element(text: str, schema: Schema) -> Any:
-    """A value of elements."""
+    """Return the value of nested elements."""
     kind = schema["type"]
     if kind not in ("array", "object"):
         return _typed(text, schema, Type.ELEMENTS, "")
@@ -379,7 +379,7 @@ def _elements(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _gemma(text: str, at: int) -> tuple[Any, int]:
-    """One value in Gemma's literals, and where it ends."""
+    """Return one Gemma literal, and its end."""
     if text.startswith(GEMMA_MARK, at):
         start = at + len(GEMMA_MARK)
         end = text.find(GEMMA_MARK, start)

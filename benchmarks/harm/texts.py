@@ -1,4 +1,4 @@
-"""Strings as models put them into calls: words, paths, code, documents, and what looks like the markup around them."""
+"""Random strings as in models' calls: words, paths, code, documents, and text that looks like markup."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ _DOCUMENTS = (
 
 
 def words(rng: Random) -> str:
-    """Plain words."""
+    """Return plain words."""
     return rng.choice(_WORDS)
 
 
 def document(rng: Random) -> object:
-    """A JSON document."""
+    """Return a JSON document."""
     return rng.choice(_DOCUMENTS)
 
 
 def members(rng: Random, keys: Sequence[str]) -> str:
-    """What ends a JSON string and begins another member, with a key of the tool or with another one."""
+    """Return text that looks like the end of a JSON string and the start of another member."""
     key = rng.choice((*keys, "zz", "foo", "x-y"))
     return rng.choice(
         (
@@ -90,7 +90,7 @@ _KINDS = ("words", "path", "quoted", "code", "code", "literal", "document", "mar
 
 
 def text(rng: Random, keys: Sequence[str]) -> str:
-    """One string; `keys` are the tool's."""
+    """Return one string; `keys` are the tool's."""
     match rng.choice(_KINDS):
         case "words":
             return words(rng)
@@ -115,17 +115,17 @@ def text(rng: Random, keys: Sequence[str]) -> str:
 
 
 def at_edge(rng: Random, snippet: str) -> str:
-    """Markup that begins or ends a text."""
+    """Return a text that begins or ends with markup."""
     return rng.choice((f"{snippet}\nand then more", f"{snippet} and more", f"before\n{snippet}", f"see {snippet}"))
 
 
 def indented(snippet: str) -> str:
-    """Markup as a docstring shows it."""
+    """Return indented markup, as in a docstring."""
     return "\n".join(f"    {line}" for line in snippet.split("\n"))
 
 
 def around(rng: Random, snippet: str) -> str:
-    """Markup as a file shows it: alone, in a line, on lines of its own."""
+    """Return markup as in a file: alone, inside a line, or on separate lines."""
     return rng.choice(
         (
             snippet,
@@ -134,7 +134,7 @@ def around(rng: Random, snippet: str) -> str:
             f"see {snippet} here",
             f"# Format\n\n{snippet}",
             f"{snippet}\nand then more",
-            # Lines of a file of cases, with their backslashes and without.
+            # Lines of a file of test cases, with and without backslashes.
             json.dumps({"text": snippet, "calls": [1]}, ensure_ascii=False) + "\n",
             f'{{"text": "{snippet}", "calls": [1]}}\n{{"text": "{snippet}", "calls": []}}',
             f'def f():\n    """Doc.\n\n{indented(snippet)}\n\n    """\n    return 1',

@@ -1,4 +1,4 @@
-"""How arguments are written: as JSON, as Python, as Gemma's literals, in tags; cleanly, or as a `Style` breaks it."""
+"""Writers of arguments as JSON, Python, Gemma literals, or tags: intact, or broken by a `Style`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Path = tuple[str | int, ...]
 
 
 def dump(value: Any) -> str:
-    """A value as JSON."""
+    """Return a value as JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -29,7 +29,7 @@ def _comma(number: int, path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
-    """How a JSON text is written: `path` says where a string or a key stands, `between` what divides two members."""
+    """Style of JSON text. Writers receive the `path` of a string or key; `between` separates two members."""
 
     string: Callable[[str, Path], str] = _quoted
     key: Callable[[str, Path], str] = _quoted
@@ -38,11 +38,11 @@ class JsonStyle:
     colon: str = ": "
     first: str = ""
     last: str = ""
-    # None: as the family has them.
+    # None: the family's words.
     words: tuple[str, str, str] | None = None
 
     def word(self, value: bool | None, usual: tuple[str, str, str]) -> str:
-        """True, false or null in this style."""
+        """Return true, false or null in this style."""
         return (self.words or usual)[(True, False, None).index(value)]
 
 
@@ -53,11 +53,11 @@ IN_PYTHON = ("True", "False", "None")
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one call is written where it differs from the family's template.
+    """Differences of one call from the family's template.
 
-    `name` is what stands for the tool's; `text` changes the arguments as they are written; `no_end` are the numbers of
-    the parameters without an end tag; `twice` are the parts of the frame that stand there twice, `without` those that
-    are missing; `typed` is what a format that says a value's type says of a key instead.
+    `name` replaces the tool's name; `text` changes the written arguments; `no_end` are the numbers of the parameters
+    without an end tag; `twice` are the doubled parts of the frame, `without` the missing ones; `typed` replaces the
+    types of keys in formats that declare them.
     """
 
     name: str | None = None
@@ -73,7 +73,7 @@ CLEAN = Style()
 
 
 def write_json(value: Any, style: JsonStyle = CLEAN_JSON, path: Path = ()) -> str:
-    """A value as JSON in this style."""
+    """Return a value as JSON in this style."""
     match value:
         case dict():
             members = [
@@ -101,7 +101,7 @@ def _joined(parts: list[str], style: JsonStyle, path: Path) -> str:
 
 
 def write_python(values: dict[str, Any], style: JsonStyle = CLEAN_JSON) -> str:
-    """Arguments as Python writes them behind a function's name."""
+    """Return Python arguments, to follow a function's name."""
     members = [f"{style.key(key, ())}={_literal(value, style, (key,))}" for key, value in values.items()]
     return _joined(members, style, ())
 
@@ -124,7 +124,7 @@ GEMMA_MARK = '<|"|>'
 
 
 def write_gemma(value: Any, style: JsonStyle = CLEAN_JSON, path: Path = ()) -> str:
-    """A value as Gemma 4 writes it: bare keys, strings between marks of their own."""
+    """Return a value as a Gemma 4 literal: bare keys, strings between special tokens."""
     match value:
         case dict():
             members = [

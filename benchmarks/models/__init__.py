@@ -1,1 +1,1 @@
-"""Small trained models, asked to call tools without a parser, with llama.cpp's parser and through the proxy."""
+"""Tool calls of small trained models: without a parser, with llama.cpp's parser, and through the proxy."""

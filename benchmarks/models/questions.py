@@ -1,4 +1,4 @@
-"""The questions, the tools they offer, and the calls that count as right."""
+"""Questions, with the tools they offer and the calls that count as right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 class Question:
     """A conversation that waits for the model, the offered tools, and the expected calls.
 
-    A call lists the values that are right for each argument; an empty string among them makes the argument optional.
+    A call lists the accepted values of each argument; an empty string among them makes the argument optional.
     """
 
     id: str
@@ -48,9 +48,9 @@ class Question:
 
 
 def load_questions() -> list[Question]:
-    """Return all questions, those that offer the same tools next to each other.
+    """Return all questions, grouped by the tools they offer.
 
-    A server that keeps the last prompt then reads only what comes after the tools.
+    A server that caches the last prompt then reads only the text after the tools.
     """
     functions: dict[str, Json] = json.loads((FOLDER / "tools.json").read_text("utf-8"))
     rows = [json.loads(line) for line in (FOLDER / "questions.jsonl").read_text("utf-8").splitlines()]
@@ -62,7 +62,7 @@ def load_questions() -> list[Question]:
 
 
 def sample(questions: list[Question], size: int) -> list[Question]:
-    """Return `size` questions, as many of each category as of every other, or one fewer."""
+    """Return `size` questions, evenly distributed over the categories."""
     turns = [[question for question in questions if question.category == category] for category in CATEGORIES]
     mixed = [turn[place] for place in range(max(map(len, turns))) for turn in turns if place < len(turn)]
     chosen = {question.id for question in mixed[:size]}

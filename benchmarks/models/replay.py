@@ -1,4 +1,4 @@
-"""A vLLM without a parser that says what a model said before, and a client that asks it."""
+"""Fake vLLM without a parser that replays a model's stored replies, and its client."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PIECE = re.compile(r"\s*\S{1,6}|\s+")  # about a token
 
 
 class _Server(ThreadingHTTPServer):
-    """The listening socket, and what the handler needs: the model's name and its reply to a request."""
+    """Server with the data for its handler: the model's name and its replies."""
 
     daemon_threads = True
     block_on_close = False
@@ -41,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, "application/json", json.dumps({"object": "list", "data": [card]}).encode())
 
     def do_POST(self) -> None:
-        """Answer a chat completion request as vLLM does without `--tool-call-parser`."""
+        """Answer a chat completion request like vLLM without `--tool-call-parser`."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if body.get("tools") and body.get("tool_choice") != "none":
             error = {"error": {"message": NO_PARSER, "type": "BadRequestError", "code": 400}}
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def replaying(model: str, reply: Callable[[Json], Reply]) -> Iterator[str]:
-    """Serve a model of this name, which says what `reply` returns, while the block lasts; give the server's URL."""
+    """Serve a model with the replies of `reply` during the block; yield the server's URL."""
     with _Server(("127.0.0.1", 0), _Handler) as server:
         server.model, server.reply = model, reply
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
@@ -95,7 +95,7 @@ def replaying(model: str, reply: Callable[[Json], Reply]) -> Iterator[str]:
 
 
 def receive(url: str, request: Json) -> Reply:
-    """Send a chat completion request, streamed or not, and return what a client has at the end."""
+    """Send a chat completion request, streamed or not, and return the whole reply."""
     if not request.get("stream"):
         return ask(url, request)
     text, finish, calls, error = "", "", list[list[str]](), ""

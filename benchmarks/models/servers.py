@@ -20,7 +20,7 @@ LOADING = 300  # seconds
 
 
 class LlamaServer:
-    """llama.cpp's server with one model, started when it is first needed and stopped with `stack`."""
+    """llama.cpp's server with one model, started on first use and stopped with `stack`."""
 
     def __init__(self, model: Model, file: Path, stack: contextlib.ExitStack, threads: int | None = None) -> None:
         self._model, self._file, self._stack = model, file, stack
@@ -41,7 +41,7 @@ class LlamaServer:
 
 @contextlib.contextmanager
 def proxied(upstream: str) -> Iterator[str]:
-    """Run the proxy in front of a model server while the block lasts; give its URL."""
+    """Run the proxy in front of a model server during the block; yield its URL."""
     port = str(processes.free_port())
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
     with processes.running(command, f"http://127.0.0.1:{port}/health", timeout=60):

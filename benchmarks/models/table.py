@@ -1,4 +1,4 @@
-"""The results of one model in each setup, as a table and as JSON."""
+"""Results of one model in each setup, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ WIDTHS = (34, 9, 11, 9, 5, 8, 10)
 
 @dataclass(frozen=True)
 class Row:
-    """One model in one setup: how many replies there are of each verdict, and the time that the proxy added, in ms.
+    """One model in one setup: the number of replies by verdict, and the time (ms) added by the proxy.
 
-    `wanted` is the number of questions that ask for calls, `unwanted` the number of the others that got one.
+    `wanted` is the number of questions that ask for calls, `unwanted` the number of other questions that got one.
     """
 
     model: str
@@ -41,7 +41,7 @@ def tally(
     replies: Mapping[str, Reply],
     direct: Mapping[str, Reply] | None = None,
 ) -> Row:
-    """Return the row of a setup. `direct` are the same replies without the proxy, for the time that it adds."""
+    """Return the row of a setup. `direct` are the replies without the proxy, to compute the added time."""
     verdicts = {question.id: judge(question, replies[question.id].calls) for question in questions}
     counts = Counter(verdicts.values())
     right = {}
@@ -110,7 +110,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def missed(questions: Sequence[Question], raw: Mapping[str, Reply], received: Mapping[str, Reply]) -> list[Json]:
-    """Return the replies that name an offered tool, or several times one, more often than the client received calls.
+    """Return the replies that name offered tools more often than the client received calls.
 
     They are candidates for calls that a reply contains and the proxy does not return.
     """

@@ -1,4 +1,4 @@
-"""Calls without tags: JSON that says a name and arguments, a name before its arguments, and calls of Python."""
+"""Calls without tags: JSON objects, a name followed by its arguments, and Python calls."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.tools.toolset import Tool, ToolSet
 
-# What may follow a value of JSON: an end tag, a token, the end of a fence.
+# The opening line of a code fence.
 FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 FILLERS, NAME_FOLLOWS = Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 _NAME_WORD = r"[\"'](?:name|tool_name)[\"']"
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
 _JSON_NAMED = regex.compile(rf"\{{\s*{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,")
-# The head of a call in a wrapper, which says its name, maybe after an id or a type.
+# The start of a JSON call in a wrapper, up to its name. An id or a type may precede the name.
 _JSON_HEAD_NAME = regex.compile(
     rf"(?:\[\s*)?\{{\s*(?:(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
@@ -46,35 +46,35 @@ _RESIDUE = re.compile(
 )
 _GEMMA_ENDS = (("<tool_call|>",), ("<end_function_call>",))
 _INKLING = "<|content_invoke_tool_json|>"
-# Closing brackets that are left over before the end of a fence.
+# Surplus closing brackets before the end of a fence.
 _LEFT_BRACKETS = re.compile(r"[}\]]{0,2}")
-# Words before the name of a call that are names themselves: `function`.
+# Maximum number of words such as `function` before the name of a call.
 MAX_NAMES = 4
-# A name is looked for so far in a call whose JSON cannot be read.
+# Characters to search for a name in a call with unreadable JSON.
 MAX_TO_NAME = 2_000
-# A list of calls in an object, each with its function in an object, are three.
+# Maximum nesting of envelopes. {"tool_calls": [{"function": {…}}]} has three levels.
 MAX_ENVELOPES = 5
 
 
 class ArgumentReader(TagReader):
-    """Reads names and arguments.
+    """Reader of calls without tags.
 
-    After a reading, `astray` says that the call which is not complete is of a tool that is not offered, and `offered`
-    that an offered one was named.
+    After a read, `astray` is true if the incomplete call names a tool that is not offered, and `offered` is true if an
+    offered tool was named.
     """
 
     def __init__(self, source: Source, tools: ToolSet) -> None:
         super().__init__(source, tools)
         self.astray = self.offered = False
-        # Whether Python's one positional argument counts, and whether its strings must be exact.
+        # `positional`: accept a single positional argument in a Python call. `exact`: reject inexact Python strings.
         self.positional = self.exact = False
-        # Strings with tokens as delimiters were read; a row has a call already.
+        # `delimited`: strings delimited by tokens were read. `row_begun`: the row already has a call.
         self.delimited = self.row_begun = False
-        # Strict JSON is read as such; a value was read.
+        # `_strict`: try strict JSON first. `_read_value`: a value was read.
         self._strict, self._read_value = True, False
 
     def tool(self, name: str) -> Tool | None:
-        """Return the offered tool that a name means, with the namespaces and counters that models write around it."""
+        """Return the offered tool with this name, ignoring the namespaces and counters that models add."""
         tool = self.tools.resolve(name)
         if tool is None and (bare := _NAMESPACED.fullmatch(name)):
             tool = self.tools.resolve(bare["N"])
@@ -84,7 +84,7 @@ class ArgumentReader(TagReader):
     # -- JSON -------------------------------------------------------------------------------------------------------
 
     def json(self, pos: int, *, alone: bool) -> ReadCalls:
-        """Return the calls that a value of JSON says; `alone`: no wrapper holds it."""
+        """Return the calls in a JSON value; `alone`: it is not in a wrapper."""
         self._check_head(pos, alone=alone)
         literals = Literals(self.source, None, CLOSING)
         literals.schema_later = lambda: self._envelope(pos)
@@ -104,7 +104,7 @@ class ArgumentReader(TagReader):
         return calls, end
 
     def _check_head(self, pos: int, *, alone: bool) -> None:
-        """Refuse JSON that begins as no call does; in a wrapper, note the tool that it names while it is written."""
+        """Reject JSON that cannot begin a call. In a wrapper, only note the tool that an incomplete call names."""
         source = self.source
         if not alone:
             named = source.match(_JSON_HEAD_NAME, pos)
@@ -119,7 +119,7 @@ class ArgumentReader(TagReader):
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def _envelope(self, pos: int) -> Schema:
-        """Return what a call in JSON is: a name, and arguments of the tool that is named near, or of any."""
+        """Return the schema of a JSON call: a name and the arguments of the tool named nearby, or of any tool."""
         found = _JSON_NAME.search(self.source.text, pos, pos + MAX_TO_NAME)
         tool = self.tools.resolve(found.group(1)) if found else None
         tools = [tool] if tool else [*self.tools]
@@ -137,7 +137,7 @@ class ArgumentReader(TagReader):
         return envelope
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
-        """Return a value and its end; where a string cannot be read, what follows may all be in it."""
+        """Return a value and its end. Set `deep` if an unreadable string may contain everything that follows."""
         literals.strict = self._strict
         try:
             value, end = literals.whole(at)
@@ -153,7 +153,7 @@ class ArgumentReader(TagReader):
         return value, end
 
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
-        """Return the object that a call's arguments are, and where it ends."""
+        """Return the arguments object of a call, and its end."""
         return self._arguments_of(Literals(self.source, schema_of(tool), CLOSING), at, tool)
 
     def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
@@ -162,7 +162,7 @@ class ArgumentReader(TagReader):
         return JsonArguments(arguments, end, literals.is_told, literals.completed, literals.oddities)
 
     def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
-        """Return arguments as an object: what a string of JSON says, the one item of a list."""
+        """Return arguments as an object. Decode a JSON string, and unwrap a list with one item."""
         for _ in range(2):
             if isinstance(arguments, str) and arguments.strip():
                 inner = Source(arguments, True)
@@ -182,7 +182,7 @@ class ArgumentReader(TagReader):
     # -- a name, then arguments -------------------------------------------------------------------------------------
 
     def named(self, pos: int, opener: Opener | None, names: int = 0) -> ReadCalls:
-        """Return the call that a name and its arguments are; `names` precede it."""
+        """Return the call that consists of a name and arguments; `names` counts the words before the name."""
         source, start = self.source, pos
         if names > MAX_NAMES:
             raise NoCall("names behind names")
@@ -204,7 +204,7 @@ class ArgumentReader(TagReader):
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
             return self._call_or_name(at, opener, names + 1)
-        # What may be written between a name and its arguments.
+        # Skip tokens between the name and the arguments.
         while True:
             if source.starts("[CALL_ID]", at) and (written := source.match(_CALL_ID, at)):
                 call_id, end = written.group(1), written.end()
@@ -224,7 +224,7 @@ class ArgumentReader(TagReader):
         return self.named(at, opener, names)
 
     def _filler_end(self, at: int) -> int:
-        """Return the position after something that says nothing; 0 if nothing of the kind is here."""
+        """Return the position after a filler token or a stray closing tag; 0 if there is none here."""
         source = self.source
         if filler := source.token(FILLERS, at):
             return at + len(filler)
@@ -234,7 +234,7 @@ class ArgumentReader(TagReader):
         return found.end() if found and "arg_key" not in found.group() else 0
 
     def arguments(self, at: int, name: str, start: int, call_id: str = "", opener: Opener | None = None) -> ReadCalls:
-        """Return the call of a name whose arguments begin at a position."""
+        """Return the call of `name`, reading its arguments from position `at`."""
         sign, tool = self.source.text[at : at + 1], self.tool(name)
         if tool is None and sign == "(":
             tool = self.tool(name.removesuffix(".call"))
@@ -250,7 +250,7 @@ class ArgumentReader(TagReader):
         return [call], read.end
 
     def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
-        """Return the arguments at a position; the first character tells how they are written."""
+        """Return the arguments at a position; the first character selects the notation."""
         source, alone = self.source, opener is None or opener is NO_OPENER
         sign = source.text[at : at + 1]
         gemma = opener is not None and opener.closers[:1] in _GEMMA_ENDS
@@ -279,7 +279,7 @@ class ArgumentReader(TagReader):
     # -- Python -----------------------------------------------------------------------------------------------------
 
     def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
-        """Return Python's arguments, or an object in round brackets, and their end."""
+        """Return arguments in parentheses, as Python keywords or as one object, and their end."""
         source, schema = self.source, schema_of(tool)
         literals = PythonLiterals(source, schema, None, python=python)
         after = literals.skip(at + 1)
@@ -319,17 +319,17 @@ class ArgumentReader(TagReader):
         return calls, at + 1
 
     def is_left(self, pos: int) -> bool:
-        """Return whether an end-of-turn token or an end tag that closes nothing is here."""
+        """Return whether an end-of-turn token or an unmatched closing tag is here."""
         return bool(self.ends_turn(pos) or self.orphan_end(pos))
 
 
 def schema_of(tool: Tool | None) -> Schema:
-    """Return what a tool's arguments should be."""
+    """Return the schema of a tool's arguments."""
     return tool.compiled if tool else ANYTHING
 
 
 def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject:
-    """Return values with those that had no quotation marks as the schema types them."""
+    """Return the values, with unquoted ones converted to the types in the schema."""
     if tool is None:
         return values
     return {
@@ -347,7 +347,7 @@ def json_end(text: str, pos: int) -> int:
 
 
 def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[tuple[int, int]]:
-    """Return where each of several calls in one value is."""
+    """Return the (start, end) of each call in a value."""
     spans, at = list[tuple[int, int]](), pos + 1
     if isinstance(value, list) and len(value) == count > 1:
         for _ in value:
@@ -361,7 +361,7 @@ def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[
 
 
 def without_residue(values: JsonObject) -> JsonObject:
-    """Return values without tags at their ends that name the next key (F17)."""
+    """Remove trailing tags that name the next key from values (F17)."""
     for key, following in pairwise([*values]):
         value = values[key]
         found = _RESIDUE.search(value) if isinstance(value, str) else None

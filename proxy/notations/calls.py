@@ -1,4 +1,4 @@
-"""What the reader finds: calls, what opened them, and the shapes in which JSON says a name and arguments."""
+"""Calls, the openers of their wrappers, and the JSON shapes of a name with arguments."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
 from proxy.tools.toolset import Tool, ToolSet
 
-# Lists and envelopes in each other.
+# Maximum nesting of lists and envelopes.
 MAX_SHAPES = 3
 _ENVELOPES = ("function", "tool_call")
 _TEXT_KEYS = ("response", "tool_call", "content")
-# Words for the arguments that only calls use together with a word for the name.
+# Keys for arguments that, together with a key for the name, occur only in calls.
 _ARGUMENTS = ("arguments", "parameters", "args")
 _USUAL = {"name": _ARGUMENTS, "tool_name": (*_ARGUMENTS, "tool_input"), "function": ("parameters",)}
 
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call that was read from text[start:end]. `tool` is None if no tool of the name `written` is offered.
+    """A call read from text[start:end]. `tool` is None if no tool named `written` is offered.
 
-    `loose`: it counts as the whole reply only. `completed`: closing brackets were missing. `told`: the end of a
-    string was inferred from what follows it. `json`: it is an object that says its name. `tagged`: its name is in a
-    tag. `closed_itself`: its own end tag was found. `bare`: it is a name and arguments. `in_list`: it is an item of a
-    list. `unclosed`: its notation closes nothing. `odd`: how its JSON differs from JSON.
+    `loose`: it counts only as the whole reply. `completed`: closing brackets were missing. `told`: the end of a
+    string was inferred from the following text. `json`: it is an object with a key for its name. `tagged`: its name is
+    in a tag. `closed_itself`: its own end tag was found. `bare`: it is a name followed by arguments. `in_list`: it is a
+    list item. `unclosed`: its wrapper was opened by a token that needs no closer, and none was found. `odd`: how its
+    JSON deviates from the standard.
     """
 
     tool: Tool | None
@@ -50,20 +51,21 @@ class Call:
 
     @property
     def spoils_row(self) -> bool:
-        """True for a call of no offered tool beside which no weak call counts: it may be code."""
+        """True if the call's tool is not offered and it may be code, so that weak calls next to it do not count."""
         return self.tool is None and (self.in_list or not self.json or self.loose)
 
     @property
     def name(self) -> str:
-        """The name of the offered tool, or the name that was written."""
+        """The name of the offered tool, or else the name as written."""
         return self.tool.name if self.tool else self.written
 
 
 @dataclass(frozen=True, slots=True)
 class Opener:
-    """What opened a wrapper, up to `end`, written as `text`.
+    """The opener of a wrapper: `text`, which ends at `end`.
 
-    `tag`: it is a tag. `name` is a tool's name in it. `no_closer`: the call alone is enough. `weak`: it proves nothing.
+    `tag`: it is a tag. `name` is the tool's name in it. `no_closer`: a complete call needs no closer. `weak`: it is
+    only weak evidence of a call.
     """
 
     end: int
@@ -76,8 +78,8 @@ class Opener:
 
 
 class JsonArguments(NamedTuple):
-    """Arguments in JSON, their end, whether the end of a string was inferred, whether brackets were missing, and how
-    they differ from JSON.
+    """JSON arguments: their end, whether a string's end was inferred (`told`), whether brackets were missing
+    (`completed`), and deviations from standard JSON (`odd`).
     """
 
     value: JsonObject
@@ -93,7 +95,7 @@ ReadCalls: TypeAlias = tuple[list[Call], int]
 
 
 def closed_calls(calls: list[Call], refusal: NoCall) -> list[Call]:
-    """Return the calls that their own end tags close; raise the refusal if there is none, or one is not offered."""
+    """Return the calls closed by their own end tags. Raise the refusal if there are none, or one is not offered."""
     closed = [call for call in calls if call.closed_itself]
     if not closed or any(call.tool is None for call in closed):
         raise refusal
@@ -102,10 +104,10 @@ def closed_calls(calls: list[Call], refusal: NoCall) -> list[Call]:
 
 @dataclass(slots=True)
 class Shape:
-    """A call as a value says it.
+    """A call in a JSON value.
 
-    `loose`: it is not said clearly. `says_name`: a word says which string is the name. `says_arguments`: a word says
-    which value the arguments are.
+    `loose`: the shape is not specific to calls. `says_name`: a key marks the name. `says_arguments`: a key marks the
+    arguments.
     """
 
     name: str
@@ -117,7 +119,7 @@ class Shape:
 
 
 def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
-    """Return the calls that a value says, all of it; NoCall if a part of it is not a call."""
+    """Return the calls in a value. Raise NoCall if any part of it is not a call."""
     if depth > MAX_SHAPES:
         raise NoCall("nested too deeply")
     if isinstance(value, list):
@@ -136,7 +138,7 @@ def shapes(value: Json, tools: ToolSet, depth: int = 0) -> list[Shape]:
 
 
 def _enveloped(value: JsonObject) -> Json:
-    """Return what an object holds that is nothing but an envelope around calls; None if it is not."""
+    """Return the content of an envelope around calls; None if the object is not an envelope."""
     keys = value.keys()
     for word in LIST_WORDS:
         calls = value.get(word)
@@ -159,7 +161,7 @@ def _enveloped(value: JsonObject) -> Json:
 
 
 def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
-    """Return the call that an object says by its own keys."""
+    """Return the call described by an object's own keys."""
     words = [word for word in NAME_WORDS if isinstance(value.get(word), str)]
     name_word = next((word for word in words if tools.resolve(str(value[word]))), next(iter(words), ""))
     if not name_word:
@@ -179,7 +181,7 @@ def _shape(value: JsonObject, tools: ToolSet, depth: int) -> Shape:
     if more:
         raise NoCall("another key beside name and arguments")
     arguments = value[argument_word]
-    # Arguments are an object, or its text; another text may be anything.
+    # Arguments are an object or the JSON text of one. Any other text is weaker evidence.
     is_text = isinstance(arguments, str) and arguments.strip() and not arguments.lstrip().startswith("{")
     usual = argument_word in _USUAL.get(name_word, ()) and not is_text
     return Shape(name, arguments, not usual, id_)

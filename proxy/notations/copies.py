@@ -1,8 +1,8 @@
-"""Calls that were copied from the conversation: from a file that was read, a pasted text, an error that quotes one.
+"""Detection of calls copied from the conversation: from a file, a pasted text, or a quoted error.
 
-A call found in text is a copy if its name and arguments equal a call that the same reader finds in a source, or if a
-source shows its whole text. Sources are the tool results and the user messages of the conversation. A source may show
-the call numbered, quoted, in a diff, in a string of JSON or Python, or escaped as HTML.
+A call in text is a copy if a source contains a call with the same name and arguments, or the call's whole text. Sources
+are the tool results and user messages of the conversation. A source may show the call with line numbers, quoted, in a
+diff, in a JSON or Python string, or escaped as HTML.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.tables import STRONG
 from proxy.tools.toolset import ToolSet
 
-# A call, or the arguments of one, with fewer characters proves nothing.
+# Minimum length of a call, or of its arguments, to be considered a copy.
 MIN_COPIED = 24
-# Strings in strings, and HTML in them, are decoded so deep, to so many times the source's length.
+# Maximum levels of nested strings and HTML to decode, and maximum decoded size as a multiple of the source's length.
 MAX_LAYERS, MAX_DECODED = 3, 10
-# How many characters of a source one attempt to read a call may take, and how many attempts may fail.
+# Maximum characters per attempt to read a call in a source, and the maximum number of failed attempts.
 MAX_CALL_SHOWN = 65_536
 MAX_FAILED = 64
-# All that fail in a source may take so many steps for each character, and so many more.
+# Steps that all failed attempts in a source may take: per character, plus a constant.
 MAX_STEPS, MORE_STEPS = 2, 5_000
-# How many words of a call a source must hold before it is looked into, and how many of its lines are tried.
+# Number of the call's words that a source must contain to be searched, and the maximum number of its lines to try.
 MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
 _BLANKS = re.compile(r"\s+")
-# Blanks in JSON, and the marks of strings: a notation may write `5` for `"5"`.
+# Whitespace and quotation marks in JSON. Some notations write `5` for `"5"`.
 _GAPS = re.compile(r"\s+|\\[nrtf]|(?<!\\)\"")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
-# What one line holds between quotation marks, and the marks between a string that ends a line and the next one.
+# The quoted text on one line, and the marks between a string that ends a line and the next string.
 _PART = {
     '"': regex.compile(r'(?:[^"\\\n\r]++|\\.)++', regex.S),
     "'": regex.compile(r"(?<=')(?<!\\')(?:[^'\\\n\r]++|\\.)++(?=')", regex.S),
 }
 _JOINT = {mark: re.compile(rf"(?<=\\n){mark}[ \t]*[,+]?\s*{mark}") for mark in _PART}
-# What is escaped in a part of a string that has no mark at its ends: marks of keys, line ends beside tags.
+# Escapes that identify part of a string without its marks: quoted keys, line ends next to tags.
 _ESCAPED = re.compile(r"\\\"\s?[:,}]|[{:]\s?\\\"|>\\n|\\n<")
-# What HTML escapes, and the beginning of a tag that it escaped.
+# Characters that HTML escapes, and the start of an escaped tag.
 _HTML_MARKS = str.maketrans(dict.fromkeys("<\"'", "\0"))
 _ESCAPED_TAG = re.compile(r"&(?:amp;)*(?:lt|#60|#x3c);[^\s=]", re.I)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
@@ -58,10 +58,10 @@ _CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
 _LINE_END = re.compile(r"(?<!\r)\r+\n")
 _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?) *\Z")
 _NUMBER = re.compile(r"[ \t]*\d+")
-# The sign of a line of a diff, which may be numbered: directly after the number's end, or after blanks.
+# The sign of a diff line. A line number may precede it, with or without spaces.
 _SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
-# Prefixes of the lines of a listing: a path and a number, a number, a sign.
+# Prefixes of listing lines: a path and a number, a number, a sign.
 _PREFIX = re.compile(
     r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
     r"(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
@@ -70,8 +70,9 @@ _PREFIX = re.compile(
 
 
 class Copies:
-    """The sources of a conversation; `made` are the calls that the assistant itself made in it, as names and arguments,
-    which may be the text of a JSON object. All is looked at only when a call is found in a text.
+    """The sources of a conversation, evaluated only when a call is found in text.
+
+    `made` are the assistant's own earlier calls, as names and arguments. Arguments may be JSON text.
     """
 
     def __init__(self, tools: ToolSet, sources: Iterable[str] = (), made: Iterable[tuple[str, Json]] = ()) -> None:
@@ -79,9 +80,9 @@ class Copies:
         self._given = tuple(made)
 
     def hold(self, calls: Iterable[tuple[Call, str]], text: str) -> bool:
-        """Return whether a source shows one of the calls, each with its own text, or all of their `text`.
+        """Return whether a source contains one of the calls or their whole `text`. Each call comes with its own text.
 
-        A call that the assistant made before is no copy.
+        A call that the assistant made before is not a copy.
         """
         if not self._sources:
             return False
@@ -91,7 +92,7 @@ class Copies:
         return self.shows(text) or any(self._holds(call) or (own != text and self.shows(own)) for call, own in new)
 
     def _holds(self, call: Call) -> bool:
-        """Return whether a source holds a call of this name with these arguments."""
+        """Return whether a source contains a call with this name and these arguments."""
         if len(dump(call.arguments)) < MIN_COPIED:
             return False
         words = _words(" ".join(_strings(call.arguments)))
@@ -99,10 +100,10 @@ class Copies:
         return any(source.has(words) and (call.name, bare) in source.calls for source in self._sources)
 
     def shows(self, text: str) -> bool:
-        """Return whether a source shows a whole text."""
+        """Return whether a source contains the whole text."""
         lines = _LINE_END.sub("\n", text.strip()).split("\n")
         if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
-            # A fence around it is not part of it.
+            # Ignore a fence around the text.
             lines = lines[1 : -1 if _FENCE.fullmatch(lines[-1]) else None]
         text = "\n".join(lines).strip()
         bare, words = _normal(text), _words(text)
@@ -118,17 +119,17 @@ class Copies:
 
 
 class _Shown:
-    """A source, with the texts that its strings and escapes hold."""
+    """A source, and the texts in its strings and escapes."""
 
     def __init__(self, text: str, tools: ToolSet) -> None:
         self._text, self._tools = text, tools
 
     def has(self, words: Iterable[str]) -> bool:
-        """Return whether the source has all words of a call: most have not, and are not looked into."""
+        """Return whether the source contains all the words. This cheap test excludes most sources."""
         return all(word in self._text for word in words)
 
     def shows(self, bare: str, lines: Sequence[tuple[int, str]]) -> bool:
-        """Return whether the source shows a text without its blanks, or its numbered lines after prefixes."""
+        """Return whether the source contains normalized text, or its numbered lines after prefixes."""
         if any(bare in shown for shown in self._normal):
             return True
         if len(lines) < 2:
@@ -155,19 +156,19 @@ class _Shown:
 
     @cached_property
     def calls(self) -> Collection[tuple[str, str]]:
-        """The calls that the source holds in wrappers, whatever surrounds them."""
+        """The wrapped calls in the source, regardless of their context."""
         bare = ("\n".join(line[end_of(_PREFIX, line, 0) :] for line in lines) for lines in self._lines)
         shown = dict.fromkeys((*self._texts, *bare))
         return {call for text in shown for call in _calls_in(text, self._tools)}
 
 
 def _words(text: str) -> list[str]:
-    """Return the longest words of a text, which no prefix and no escape changes."""
+    """Return the longest words of a text. Prefixes and escapes do not change them."""
     return sorted(set(_WORD.findall(text)), key=len, reverse=True)[:MAX_WORDS]
 
 
 def _strings(value: Json) -> Iterator[str]:
-    """Yield the strings that are values in a value."""
+    """Yield the string values in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -176,7 +177,7 @@ def _strings(value: Json) -> Iterator[str]:
 
 
 def _parsed(arguments: Json) -> Json:
-    """Return arguments that may be given as the text of JSON."""
+    """Return arguments, decoded if they are JSON text."""
     if not isinstance(arguments, str):
         return arguments
     try:
@@ -186,12 +187,12 @@ def _parsed(arguments: Json) -> Json:
 
 
 def _bare(value: Json) -> str:
-    """Return a value without blanks and line ends: a listing may indent and wrap what it shows."""
+    """Return the JSON of a value without whitespace, which a listing may change."""
     return _GAPS.sub("", json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
 def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
-    """Yield the calls in wrappers that a text holds."""
+    """Yield the wrapped calls in a text."""
     pos, failed, steps = 0, 0, MAX_STEPS * len(text) + MORE_STEPS
     while failed < MAX_FAILED and (found := STRONG.search(text, pos)):
         source = Source(text[found.start() : found.start() + MAX_CALL_SHOWN], True, steps)
@@ -207,7 +208,7 @@ def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
 
 
 def _layers(source: str) -> tuple[str, ...]:
-    """Return a text and those that it holds escaped: in strings, as HTML, as `cat -A` shows them."""
+    """Return a text and the texts escaped in it: in strings, as HTML, or by `cat -A`."""
     texts, level, room = dict[str, None](), [source], MAX_DECODED * len(source)
     for _ in range(MAX_LAYERS + 1):
         inner: list[str] = []
@@ -221,15 +222,15 @@ def _layers(source: str) -> tuple[str, ...]:
 
 
 def _decoded(text: str) -> Iterator[str]:
-    """Yield the texts that a text holds escaped."""
+    """Yield the texts escaped in a text."""
     if "\\" in text:
         for mark in _PART:
             yield unescaped("\0".join(_parts_of_strings(_JOINT[mark].sub("", text), mark)))
         if '"""' in text or "'''" in text:
-            # Strings of several lines.
+            # Multi-line strings.
             yield unescaped(text)
     if "&" in text:
-        # Only what is escaped itself may be markup there.
+        # Only escaped characters may be markup here.
         yield html.unescape(text.translate(_HTML_MARKS))
         if _ESCAPED_TAG.search(text):
             yield html.unescape(text.replace("<", "\0"))
@@ -238,7 +239,7 @@ def _decoded(text: str) -> Iterator[str]:
 
 
 def _parts_of_strings(text: str, mark: str) -> Iterator[str]:
-    """Yield what may be parts of strings with such marks, if anything is escaped in them."""
+    """Yield possible parts of strings with this mark that contain escapes."""
     for found in _PART[mark].finditer(text):
         part, start, end = found.group(), found.start(), found.end()
         marked = mark in (text[start - 1 : start], text[end : end + 1])
@@ -258,12 +259,12 @@ def _controlled(found: re.Match[str]) -> str:
 
 
 def _normal(text: str) -> str:
-    """Return a text without its blanks, but for one between two words, and without halves of characters."""
+    """Return a text with single spaces between words, no other whitespace, and no lone surrogates."""
     return _SURROGATE.sub("\ufffd", _AROUND_SIGNS.sub("", _BLANKS.sub(" ", text)))
 
 
 def _sides(text: str) -> Iterator[list[str]]:
-    """Yield the lines of a text that are not blank, and of a diff those of either side."""
+    """Yield the nonblank lines of a text and, for a diff, the lines of each side."""
     lines = [line for line in text.split("\n") if line.strip()]
     yield lines
     for pattern in _SIGNS:
@@ -273,12 +274,12 @@ def _sides(text: str) -> Iterator[list[str]]:
 
 
 def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:
-    """Return whether the lines around the one that was found are there too."""
+    """Return whether the lines around the anchor line match too, all with the same kind of prefix."""
     places = {anchor: at}
     for order in (range(anchor - 1, -1, -1), range(anchor + 1, len(lines))):
         before = anchor
         for each in order:
-            # A blank line is shown as nothing, or as its prefix alone.
+            # A listing omits a blank line or shows only its prefix.
             number, line = lines[each]
             gap, step = abs(number - lines[before][0]), each - before
             near = range(places[before] + step, places[before] + (gap + 1) * step, step)
@@ -293,13 +294,13 @@ def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor
         parts.append((before_line, after.strip()))
     first, *prefixes = [_shape(before) for before, _ in parts]
     if len(lines) == 2 and not first.startswith(prefixes[0]) and not _PREFIX.fullmatch(prefixes[0]):
-        # One line alone tells no prefix from a text of its own.
+        # A single line is not enough to recognize a prefix.
         return False
     return len(set(prefixes)) == 1 and len({after for _, after in parts[:-1]}) == 1
 
 
 def _shape(prefix: str) -> str:
-    """Return what prefixes of one listing have in common: not their numbers, authors and signs."""
+    """Return a prefix without its number, author and sign, so that prefixes of one listing are equal."""
     blamed = _BLAME.match(prefix)
     shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
     shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)

@@ -1,9 +1,9 @@
-"""The streaming front: prose is released immediately; from the first sign that may begin a call the text is held.
+"""Streaming front: releases prose immediately, and holds text from the first sign that may begin a call.
 
     I read the file. <tool_call>{"name": "read", "arguments": {"path": "a.py"}}</tool_call>
 
-is released as prose up to the blank, as it arrives, and as a call once the end tag is there. Held text is read again
-when an end tag arrives and when it has grown by an eighth. The result never depends on the cuts.
+The prose before the space is released as it arrives, and the call once its end tag arrives. Held text is read again
+when an end tag arrives and when it has grown by an eighth. The result never depends on how the text is split.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from proxy.notations.stream import Piece
 from proxy.notations.thoughts import Mark, Thoughts
 from proxy.tools.toolset import ToolSet
 
-# No beginning of a sign is longer.
+# Maximum length of the start of a sign.
 MAX_SIGN = 40
 _LEAKED = Tokens(n.BEFORE_TEXT)
 
 
 class Reader(ReasoningReply):
-    """Reads the text of one reply, in any pieces, into prose, calls and marks of reasoning.
+    """Reader of one reply's text, in pieces of any size. Returns prose, calls and reasoning marks.
 
     The parameters are those of `Reply`.
     """
@@ -51,17 +51,17 @@ class Reader(ReasoningReply):
 
     @property
     def held(self) -> bool:
-        """True if some text waits."""
+        """True if some text is held or undecided."""
         return self._channel is Channel.CONTENT and self._stream.waits
 
     @property
     def confident(self) -> bool:
-        """True while a wrapper is held: the prose before it need not wait for it."""
+        """True while a wrapper is held; the prose before it can be sent."""
         return self._held >= 0 and self._kind is Kind.STRONG
 
     @property
     def room(self) -> int:
-        """The number of characters that may arrive before a held wrapper is read again, if no sign is in them."""
+        """The number of characters without a sign that may arrive before a held wrapper is read again."""
         if not self.confident:
             return 0
         size = self._stream.size - self._stream.base - self._held
@@ -69,40 +69,40 @@ class Reader(ReasoningReply):
 
     @property
     def prompted(self) -> bool:
-        """True in reasoning that the reply itself did not open."""
+        """True in reasoning that the prompt opened."""
         return self._prompted
 
     @property
     def closer(self) -> str:
-        """What would end the separated reasoning that is open; empty if none is."""
+        """The closer of the open separated reasoning; empty if none is open."""
         return self._thought[0] if self._separated and self._thought else ""
 
     @property
     def fresh(self) -> bool:
-        """True if nothing but blanks has come, or followed reasoning or a call."""
+        """True if only whitespace has arrived since the start, or since the last reasoning or call."""
         stream = self._stream
         return stream.fresh and not stream.pending_size and not stream.text[stream.out :].strip()
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing waits, and what comes is neither the first of a reply nor what follows a call."""
+        """True if no text is held and the next text is neither the start of the reply nor directly after a call."""
         if self._stream.waits or self._behind_call or self._made_up:
             return False
         return (self._begun and not self._stripped) or not self._looks
 
     @property
     def lane(self) -> re.Pattern[bytes] | None:
-        """What matches a text, as it is in a string of JSON, that would pass now; None if none would."""
+        """The pattern of text, escaped as in a JSON string, that can be passed on unread now; None if none can."""
         return PLAIN if self.is_idle and not self._thought else None
 
     @property
     def _looks(self) -> bool:
-        """True if anything is looked for in the text."""
+        """True if the text is searched for calls, reasoning or tokens."""
         tokens = (self._raw_text or self._json_reply) and bool(self._tools)
         return not self._no_calls or bool(self._marks.separated) or tokens
 
     def begins_nothing(self, text: str) -> bool:
-        """Return whether a whole reply is prose without anything that may be more."""
+        """Return whether a whole reply is only prose."""
         if not self._looks:
             return True
         start = end_of(BLANKS, text, 0)
@@ -118,18 +118,18 @@ class Reader(ReasoningReply):
     # -- the text ---------------------------------------------------------------------------------------------------
 
     def reasoning_is_separate(self) -> None:
-        """Take the text as it is: the server separates reasoning."""
+        """Stop separating reasoning, because the server does it."""
         self._thought, self._thought_first, self._separated, self._prompted = (), False, False, False
         self._separate(None)
 
     def feed(self, text: str) -> list[Piece]:
-        """Take more text; return what is decided."""
+        """Add text; return the pieces decided so far."""
         stream = self._stream
         if stream.final:
             raise ValueError("text after the finish")
         stream.add(text)
         if self._channel is Channel.REASONING:
-            # Only the end of it is read, when it is there.
+            # Only the end of reasoning is read, once it has arrived.
             if stream.pending_size > 2 * self._max_held:
                 stream.join()
                 stream.text = stream.text[-self._max_held :]
@@ -140,7 +140,7 @@ class Reader(ReasoningReply):
         return self._run()
 
     def passes(self, text: str) -> bool:
-        """Take more text if all of it is prose that can be released immediately; return whether it is."""
+        """Return whether all of `text` is prose that can be released immediately, and if so, add it."""
         if not self.is_idle or may_begin(text):
             return False
         if self._looks or self._thought:
@@ -149,15 +149,15 @@ class Reader(ReasoningReply):
         return True
 
     def finish(self, *, stopped: bool = True) -> list[Piece]:
-        """Take the end of the reply; `stopped` if the model ended it."""
+        """End the reply and return the remaining pieces. `stopped`: the model ended it."""
         self._stream.join()
-        # How much of a call that is not offered was released must not depend on the pieces.
+        # The released part of a call to an unknown tool must not depend on how the text is split.
         pieces = self._run() if self.confident else []
         self._stream.final, self._finished, self._stopped = True, True, stopped
         return pieces + self._run()
 
     def release(self) -> list[Piece]:
-        """Release all text that waits: calls that are complete, and prose. What it began is no call any more."""
+        """Release all held text: complete calls, and the rest as prose. An incomplete call becomes prose for good."""
         stream = self._stream
         stream.join()
         stream.final = True
@@ -168,7 +168,7 @@ class Reader(ReasoningReply):
         return stream.taken()
 
     def _run(self) -> list[Piece]:
-        """Go on as far as the text decides."""
+        """Process the text as far as it can be decided."""
         stream = self._stream
         with suppress(NeedMore):
             while self._step():
@@ -180,14 +180,14 @@ class Reader(ReasoningReply):
         return stream.taken()
 
     def _forget(self) -> None:
-        """Drop released text that nothing looks back at."""
+        """Drop released text that is no longer needed."""
         out = self._stream.out
         gone = self._stream.forget(out if self._held < 0 else min(self._held, out))
         if self._held >= 0:
             self._held = max(self._held - gone, -1)
 
     def _step(self) -> bool:
-        """Take one step; return whether there is more to do. NeedMore: more text must tell."""
+        """Take one step; return whether there is more to do. Raise NeedMore if the text so far is ambiguous."""
         stream = self._stream
         if self._channel is Channel.REASONING or self._thought:
             return self._in_thought()
@@ -205,7 +205,7 @@ class Reader(ReasoningReply):
         return self._look() if self._begun else self._begin()
 
     def _behind(self) -> bool:
-        """Drop blanks, closers and tokens after a call, if another call or the end follows."""
+        """Drop whitespace, closers and tokens after a call, if another call or the end follows."""
         stream, reader = self._stream, self._reader()
         try:
             pos = reader.skip_left(max(stream.pos, self._left - stream.base))
@@ -227,7 +227,7 @@ class Reader(ReasoningReply):
     # -- looking for signs ------------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Pass a leaked token, or hold what counts only as the first thing of a reply."""
+        """Drop a leaked token, or hold text that counts as a call only at the start of a reply."""
         stream, text, final = self._stream, self._stream.text, self._stream.final
         at = end_of(BLANKS, text, max(stream.pos, self._blank - stream.base))
         self._blank = stream.base + at
@@ -247,7 +247,7 @@ class Reader(ReasoningReply):
         strong = source.match(STRONG, at)
         self._stripped = source.starts(STRIPPED, at)
         if strong is None and self._json_reply:
-            # Nothing in the JSON that the client asked for is a call.
+            # The JSON that the client asked for contains no calls.
             self._no_calls = text[at] in "{["
         elif strong is None and (source.token(CUT_OPENERS, at) or source.match(self._start, at, ends=True)):
             stream.see(at)
@@ -256,7 +256,7 @@ class Reader(ReasoningReply):
         return True
 
     def _look(self) -> bool:
-        """Look for what may begin a call, reasoning, or a token that is dropped."""
+        """Look for the start of a call, reasoning, or a token to drop."""
         stream, text = self._stream, self._stream.text
         while True:
             found = (STRIPPED_SIGNS if self._stripped else SIGNS).search(text, self._behind_indent())
@@ -274,7 +274,7 @@ class Reader(ReasoningReply):
             stream.pos = at + 1
 
     def _behind_indent(self) -> int:
-        """Return where to look on: at the line's start, if only its indentation has been passed."""
+        """Return where to resume the search: at the line's start, if only its indentation has been searched."""
         text, pos = self._stream.text, self._stream.pos
         at = pos
         while at and text[at - 1] in " \t" and pos - at < MAX_SIGN:
@@ -282,7 +282,7 @@ class Reader(ReasoningReply):
         return at if text[at - 1 : at] in ("", "\n") else pos
 
     def _pass_prose(self) -> None:
-        """Release prose without signs, but for an end that may become one."""
+        """Release prose without signs, except an end that may become one."""
         stream, text = self._stream, self._stream.text
         stream.pos = len(text)
         partial = MAY_BECOME_STRIPPED_SIGN if self._stripped else MAY_BECOME_SIGN
@@ -293,7 +293,7 @@ class Reader(ReasoningReply):
             stream.pos = stream.out
 
     def _begins_at(self, at: int) -> bool:
-        """Begin what a sign begins; return whether it begins anything. NeedMore if more text must tell."""
+        """Begin what the sign at a position begins; return whether it begins anything. Raise NeedMore if undecided."""
         stream, text, prose = self._stream, self._stream.text, self._stream.prose
         source = Source(text, stream.final)
         near = not stream.final and len(text) - at < ENOUGH
@@ -321,7 +321,7 @@ class Reader(ReasoningReply):
         if token:
             return stream.base + at >= self._text_follows and self._begin_call(at, Kind.TOKENS)
         if self._no_calls or self._json_reply:
-            # A line of JSON begins what the client asked for.
+            # A line of JSON begins the reply that the client asked for.
             self._no_calls |= self._json_reply and text[at] in "{[" and not prose.line.strip()
             return False
         return self._is_weak(source, at) and self._begin_call(at, Kind.WEAK)
@@ -332,7 +332,7 @@ class Reader(ReasoningReply):
         return True
 
     def _end_token(self, source: Source, at: int) -> str:
-        """Return the end-of-turn token at a position; without `raw_text` one that leaked into a sentence."""
+        """Return the end-of-turn token at a position; without `raw_text`, only one that leaked into a sentence."""
         token = source.token(END_TOKENS, at)
         if not token or self._raw_text:
             return token
@@ -340,7 +340,7 @@ class Reader(ReasoningReply):
         return token if leaked and at and not re.match(r"[\s\"'`]", source.text[at - 1]) else ""
 
     def _opener_of_thought(self, source: Source, at: int, strong_end: int) -> str:
-        """Return the opener of reasoning that counts at a sign; empty if there is none."""
+        """Return the reasoning opener at a sign; empty if there is none, or it does not count here."""
         text, line = source.text, self._stream.prose.line.strip()
         header = text.startswith("<|channel|>", at)
         if line and (self._stream.prose.any if not header else not line.endswith("<|start|>assistant")):
@@ -349,7 +349,7 @@ class Reader(ReasoningReply):
         return opener if strong_end <= at + len(opener) else ""
 
     def _is_weak(self, source: Source, at: int) -> bool:
-        """Return whether something that counts at the end of the reply may begin."""
+        """Return whether a call that counts only at the end of the reply may begin here."""
         if source.match(self._weak_tag, at, ends=True):
             return True
         line = self._stream.prose.line
@@ -361,19 +361,19 @@ class Reader(ReasoningReply):
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A part of a text, without the marks around it."""
+    """Part of a text, without the marks around it: reasoning if `thinking`, else the answer."""
 
     text: str
     thinking: bool
 
 
 def holds_no_mark(text: str) -> bool:
-    """Return whether nothing in a text can begin a mark: at the beginning of a reply it then is no reasoning."""
+    """Return whether a text contains no possible start of a mark. At the start of a reply it is then not reasoning."""
     return not may_begin(text)
 
 
 class ThoughtReader:
-    """Splits text in any pieces into parts; equal ones at every cut, joined by kind."""
+    """Incremental splitter of text into reasoning and answer. The result does not depend on how the text is split."""
 
     def __init__(self) -> None:
         self._reader = Reader(ToolSet(()), thoughts=Thoughts())
@@ -381,15 +381,15 @@ class ThoughtReader:
 
     @property
     def closer(self) -> str:
-        """What would end the reasoning that is open; empty if none is."""
+        """The closer of the open reasoning; empty if none is open."""
         return self._reader.closer
 
     def feed(self, text: str) -> Iterator[TextPart]:
-        """Take more text; return what is decided."""
+        """Add text; return the parts decided so far."""
         return self._parts(self._reader.feed(text))
 
     def finish(self) -> Iterator[TextPart]:
-        """Return what waited for the rest of a mark; nothing a second time."""
+        """Return the text held as a possible mark. A second call returns nothing."""
         if self._ended:
             return iter(())
         self._ended = True

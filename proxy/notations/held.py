@@ -1,4 +1,4 @@
-"""Held text: when it is read again, which calls count, and how to continue where none does."""
+"""Held text: when to read it again, which calls count, and how to continue when none does."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from proxy.notations.source import NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Piece
 from proxy.notations.tags import CALL_TAG
 
-# Held text is read again once it has grown by so many characters, or by an eighth.
+# Read held text again once it has grown by this many characters, or by an eighth.
 LITTLE = 64
-# All readings of a reply at end tags may take so many times its length, and so much more.
+# Characters that all reads at end tags may take: a multiple of the reply's length, plus a constant.
 MAX_WORK, MORE_WORK = 3, 20_000
-# A reading may take so many steps for each character, and so many more; so may all that came to nothing.
+# Steps that one read, and all failed reads together, may take: per character, plus a constant.
 MAX_STEPS, MORE_STEPS = 8, 50_000
-# Copies after which a reply means none of its calls.
+# Number of copies after which no further calls in the reply count.
 MAX_COPIED = 32
-# How often a row that came to nothing is looked through again.
+# Maximum number of failed rows to search again.
 MAX_GOING_BACK = 4
-# No opener of a call is longer, but for one with a long name.
+# Maximum length of a call's opener, unless its name is long.
 MAX_OPENER = 60
 # The parameters of a tool's definition.
 _DEFINES = re.compile(r"\"type\"\s*:\s*\"object\"\s*,\s*\"properties\"\s*:")
-# No name, no key and no blanks in the head of a call in JSON are so long.
+# Whitespace, a key or a name too long for the start of a JSON call.
 _NO_HEAD = re.compile(r"[\[{\s]*(?:\s{200}|(?:\"(?:name|tool_name|id|type)\"\s*:\s*)?\"[^\"\\]{200})")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 
 
 class HeldReply(Reply):
-    """A reply whose held text is read."""
+    """A reply that reads its held text."""
 
     def _next_size(self) -> int:
         """Return the length at which held text is read again."""
@@ -54,7 +54,7 @@ class HeldReply(Reply):
         return any(sign in new for sign in _END_SIGNS)
 
     def _read_held(self) -> bool:
-        """Read what is held; return whether it was decided."""
+        """Read the held text; return whether it was decided."""
         stream = self._stream
         start, size = self._held, len(stream.text) - self._held
         self._work += size
@@ -90,7 +90,7 @@ class HeldReply(Reply):
         return True
 
     def _read_tokens(self, reader: CallReader, start: int) -> bool:
-        """Drop end-of-turn tokens that end the reply; NoCall if text follows."""
+        """Drop end-of-turn tokens at the end of the reply. Raise NoCall if text follows."""
         stream, end = self._stream, reader.skip_left(start, after_calls=False)
         if end < len(stream.text) or not stream.final:
             self._text_follows = stream.base + end
@@ -100,17 +100,17 @@ class HeldReply(Reply):
         return True
 
     def _leave_astray(self) -> None:
-        """Release what was read of a call of a tool that is not offered, though calls may follow in its wrapper."""
+        """Release the text of an incomplete call to a tool that is not offered. Calls may follow in its wrapper."""
         stream, text = self._stream, self._stream.text
         # The opener of the next call may have begun.
         sign = text.find("<", max(stream.out, len(text) - MAX_OPENER))
-        # Blanks before what may be a call are dropped with it.
+        # Keep the whitespace before a possible call: it is dropped with the call.
         stream.leave(stream.out + len(text[stream.out : len(text) if sign < 0 else sign].rstrip()))
 
     # -- which calls count ------------------------------------------------------------------------------------------
 
     def _counting(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
-        """Return the calls that count, their end, and whether they are weak evidence; NoCall if none counts."""
+        """Return the calls that count, their end, and whether they are weak evidence. Raise NoCall if none counts."""
         judge = Judge(reader, self._copies)
         calls, end, weak = self._reading(reader, start)
         try:
@@ -119,7 +119,7 @@ class HeldReply(Reply):
             refusal.end = max(refusal.end, end)
             if not weak or self._kind is not Kind.STRONG or isinstance(refusal, Copied | Listing):
                 raise
-            # Of what breaks off, the calls that were closed count, unless a raw value may go on.
+            # In text that breaks off, closed calls count, unless a raw value may continue.
             calls, weak = closed_calls(calls, refusal), False
             end = calls[-1].end
             if calls[-1].tagged and reader.skip_left(end) == reader.source.size:
@@ -150,16 +150,16 @@ class HeldReply(Reply):
             return whole, whole[-1].end, False
 
     def _check_head(self, start: int) -> None:
-        """Refuse text that begins as JSON and goes on as no call does, before it is complete."""
+        """Reject incomplete JSON that cannot become a call."""
         text, opener = self._stream.text, STRONG_WHOLE.match(self._stream.text, start)
         given = "name=" in opener.group() or HEADER.match(text, start) if opener else self._forced
         if not given and _NO_HEAD.match(text, opener.end() if opener else start):
             raise NoCall("no call begins like this")
 
-    # -- where none counts ------------------------------------------------------------------------------------------
+    # -- when none counts -------------------------------------------------------------------------------------------
 
     def _refuse_reading(self, reader: CallReader, refusal: NoCall) -> bool:
-        """Continue after held text that contains no call; return whether there is more to do."""
+        """Continue after held text without a call; return whether there is more to do."""
         stream, start, end, kind = self._stream, self._held, refusal.end, self._kind
         self._refused(start, refusal)
         if row := self._cut_row(start, refusal):
@@ -179,30 +179,30 @@ class HeldReply(Reply):
         self._refuse(end)
         stream.pos = max(stream.pos, reader.run_end)
         if kind in (Kind.FIRST, Kind.WEAK) and (0 <= refusal.first_end == end or self._went_back < MAX_GOING_BACK):
-            # A row that fails may hold wrapped calls, but not inside its first call.
+            # A failed row may contain wrapped calls, but not inside its first call.
             self._went_back += refusal.first_end != end
             stream.pos = max(stream.pos, refusal.first_end)
         elif end >= 0:
-            # A message's last token may end the reply, whatever the message is.
+            # The last token of any message may end the reply.
             token = len("<|call|>") if stream.text.endswith("<|call|>", start, end) else 0
             stream.pos = max(stream.pos, end - token)
         self._no_calls |= self._vain_steps > MAX_STEPS * (stream.base + start) + MORE_STEPS
         return True
 
     def _refuse(self, end: int = -1) -> None:
-        """Release what is held: look again after its first sign, and not in its strings."""
+        """Release held text and resume the search after its first sign, skipping JSON strings."""
         stream, start, self._held, self._begun = self._stream, self._held, -1, True
         if self._kind is Kind.FIRST:
             stream.pos = start
         elif self._kind is Kind.STRONG and end < 0 and HEADER.match(stream.text, start):
-            # A message that goes to no tool: nothing in it counts.
+            # A message to no tool: nothing in it counts.
             self._thought, self._thought_first, self._separated = MESSAGE_ENDS, False, False
             stream.pos = start + 1
         else:
             stream.pos = max(start + 1, self._strings_end(start), stream.out)
 
     def _strings_end(self, start: int) -> int:
-        """Return the end of JSON that is not a call: calls shown in its strings do not count either."""
+        """Return the end of JSON that is not a call. Calls in its strings do not count."""
         text = self._stream.text
         opener = STRONG_WHOLE.match(text, start)
         at = end_of(BLANKS, text, opener.end()) if opener else start
@@ -214,10 +214,10 @@ class HeldReply(Reply):
         return max(end, at)
 
     def _give_up(self) -> None:
-        """Release what is held; what it began is no call any more, nor is what its strings show."""
+        """Release held text as prose. Calls in its strings do not count either."""
         stream, held, self._held = self._stream, self._held, -1
         if self._behind_call:
-            # Half a closer.
+            # An incomplete closer.
             stream.drop(len(stream.text), "leftover")
         if held >= 0:
             self._refused(held, NoCall("it waited too long, or something else came", Rejection.RELEASED))
@@ -226,9 +226,9 @@ class HeldReply(Reply):
         stream.leave(len(stream.text))
 
     def _cut_row(self, start: int, refusal: NoCall) -> str:
-        """Return as what the rest of a reply is dropped: an opener alone, or a further call that was cut off.
+        """Return why the rest of a reply is dropped: a lone opener or a truncated further call; empty if it is kept.
 
-        A call that was cut off and is the only one stays text: there is nothing else to show.
+        A truncated call stays text if it is the only one: there is nothing else to show.
         """
         stream, text = self._stream, self._stream.text
         if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
@@ -248,9 +248,10 @@ class HeldReply(Reply):
     # -- a call that cannot be read ---------------------------------------------------------------------------------
 
     def _is_broken(self, start: int, refusal: NoCall) -> bool:
-        """Return whether a call was meant here that cannot be read.
+        """Return whether the model meant a call here that cannot be read.
 
-        It is a wrapper that begins a line, around an offered name, in no code, quotation, listing or copy.
+        It must be a wrapper around an offered name at the start of a line, outside code, quotations, listings and
+        copies.
         """
         stream = self._stream
         strong = self._kind is Kind.STRONG or (self._kind is Kind.WEAK and CALL_TAG.match(stream.text, start))
@@ -268,7 +269,7 @@ class HeldReply(Reply):
         return bool(self._broken_tool)
 
     def _read_broken(self) -> bool:
-        """Wait for what follows a broken call; report it if the reply ends with nothing but its closers."""
+        """Wait for the text after an unreadable call. Report the call if only its closers follow."""
         stream, held = self._stream, self._held
         behind = Rows(self._reader()).behind_broken(held)
         if behind == len(stream.text) and not stream.final:

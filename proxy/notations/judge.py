@@ -1,4 +1,4 @@
-"""Whether calls that were read count where they are: one judge of evidence and surroundings."""
+"""Judge of whether calls count, by their evidence and their surroundings."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from proxy.tools.schema import ALL_TYPES
 from proxy.tools.toolset import Tool
 from proxy.tools.validator import Validator, children
 
-# What may end a quotation is no longer.
+# Maximum length of the end of a quotation.
 MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
-# What may end a string of JSON and the brackets around it.
+# The possible end of a JSON string and of the brackets around it.
 _STRING_END = re.compile(r"[\"']\s*[}\]]")
-# What the schema of a tool without parameters consists of.
+# Keywords in the schema of a tool without parameters.
 _BARE = frozenset(("$schema", "type", "required", "additionalProperties", "description", "title"))
 # Keywords of an object's schema next to its properties.
 _BESIDE = _BARE | {"$id", "$defs", "definitions", "strict", "default", "examples"}
-# Types by the names that JSON Schema and programming languages have for them.
+# Names of types in JSON Schema and in programming languages.
 _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dict", "map", "any", "none"}
-# Keywords that describe a value, with the type of what they say.
+# Keywords that describe a value, with the type of their own values.
 _DESCRIBING = {"$ref": str, "enum": list, "anyOf": list, "oneOf": list, "allOf": list, "properties": dict}
 
 
 class StringGoesOn(NoCall):
-    """A string of the call may end later: nothing that follows counts."""
+    """A string of the call may end later, so nothing that follows counts."""
 
 
 @dataclass(slots=True)
 class Place:
-    """Where calls were read: text[start:end], the prose before them, and what the reply is known to be.
+    """Position of calls: text[start:end], the prose before them, and properties of the reply.
 
-    `weak`: they count at the end of the reply only. `first`: nothing precedes them. `stopped`: the model stopped by
-    itself. `json_reply`: the client asked for JSON. `after_listing`: a listing of tools ends directly before them.
+    `weak`: the calls count only at the end of the reply. `first`: nothing precedes them. `stopped`: the model ended the
+    reply. `json_reply`: the client asked for JSON. `after_listing`: a listing of tools ends directly before them.
     """
 
     prose: Prose
@@ -55,22 +55,22 @@ class Place:
 
 
 class Judge:
-    """Judges calls of a reader; a call that does not count raises NoCall with the reason."""
+    """Judge of a reader's calls. Raises NoCall with the reason if a call does not count."""
 
     def __init__(self, reader: CallReader, copies: Copies) -> None:
         self.source, self.copies = reader.source, copies
-        # Reads what follows the calls.
+        # Reader of the text after the calls.
         self.ahead = CallReader(reader.source, reader.tools)
 
     def check(self, calls: list[Call], place: Place) -> None:
-        """Raise NoCall if the calls do not count, NeedMore if what follows must tell."""
+        """Raise NoCall if the calls do not count, NeedMore if it depends on the text that follows."""
         text, offered = self.source.text, [call for call in calls if call.tool is not None]
         if not offered:
             self._check_told(calls, place)
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         defined = any(call.tool and is_definition(call.arguments, call.tool) for call in offered)
         if defined or (place.after_listing and not any(call.arguments for call in offered)):
-            # Calls without arguments directly after definitions of tools belong to their listing.
+            # Calls without arguments directly after tool definitions belong to the listing.
             raise Listing("tools are listed")
         whole = text[place.start : place.end]
         each = ((call, text[call.start : call.end] if len(calls) > 1 else whole) for call in offered)
@@ -103,7 +103,7 @@ class Judge:
             raise StringGoesOn("a string may end elsewhere")
 
     def _check_line(self, end: int) -> None:
-        """Refuse calls that nothing closes if the end of a string follows on their line: one of theirs may go on."""
+        """Reject unclosed calls if the end of a string follows on their line: a string of theirs may end there."""
         text, size = self.source.text, self.source.size
         stop = text.find("\n", end)
         following = STRONG_WHOLE.search(text, end, stop if stop >= 0 else size)
@@ -113,7 +113,7 @@ class Judge:
             raise NeedMore
 
     def _marks_follow(self, pos: int) -> bool:
-        """Return whether a quotation mark or a bracket follows, other than in calls."""
+        """Return whether a quotation mark or closing brace follows outside of calls."""
         text = self.source.text
         while found := STRONG_WHOLE.search(text, pos):
             if _MARK.search(text, pos, found.start()):
@@ -125,9 +125,9 @@ class Judge:
         return bool(_MARK.search(text, pos))
 
     def _check_surroundings(self, place: Place) -> None:
-        """Refuse calls in a quotation, a sentence, a listing or a container that shows text.
+        """Reject calls in a quotation, a sentence, a listing or a container that shows text.
 
-        Calls that follow each other are shown together.
+        Consecutive calls are judged together.
         """
         prose, source, text = place.prose, self.source, self.source.text
         if container := prose.open_container():
@@ -151,7 +151,7 @@ class Judge:
             raise _shown("in a listing", run)
 
     def _run(self, end: int) -> list[tuple[int, int]]:
-        """Return the ends of a call and of those that follow it directly, each with the end of its leftovers."""
+        """Return the ends of a call and of calls directly after it, each with the end of its leftovers."""
         run = [(end, self.ahead.skip_left(end))]
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
@@ -171,7 +171,7 @@ class Judge:
         return bool(found)
 
     def _check_weak(self, calls: list[Call], place: Place) -> None:
-        """Refuse weak evidence unless the model stopped with it, every key is declared and every required one given."""
+        """Reject weak evidence unless the model ended the reply, all keys are declared and all required ones given."""
         if not place.stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         if place.json_reply:
@@ -194,22 +194,22 @@ class Judge:
 
 
 def _shown(why: str, run: list[tuple[int, int]]) -> NoCall:
-    """Return the refusal of all calls of a run."""
+    """Return the refusal of all calls in a run."""
     refusal = NoCall(why, Rejection.QUOTED)
     refusal.end = run[-1][0]
     return refusal
 
 
 class Listing(NoCall):
-    """Tools are listed."""
+    """The text lists the definitions of tools."""
 
 
 class Copied(NoCall):
-    """A call was copied."""
+    """The call was copied from the conversation."""
 
 
 def is_definition(arguments: JsonObject, tool: Tool) -> bool:
-    """Return whether arguments are the JSON Schema of some, and the tool itself takes no such thing (F88).
+    """Return whether arguments are a JSON Schema, although the tool does not take one (F88).
 
     {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
     """
@@ -217,7 +217,7 @@ def is_definition(arguments: JsonObject, tool: Tool) -> bool:
 
 
 def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
-    """Return whether this is the schema of an object, rather than arguments of a tool with these keys."""
+    """Return whether this is the schema of an object, not arguments of a tool with the keys `own`."""
     if {"type", "properties"} & schema.keys() <= {*own}:
         return False
     if "type" in schema and str(schema["type"]).casefold() != "object":
@@ -231,7 +231,7 @@ def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
 
 
 def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:
-    """Return whether each value describes its parameter, and one of them can be nothing else."""
+    """Return whether every value describes its parameter, and at least one cannot be an argument."""
     about = _BESIDE - tool.properties.keys()
     described = {key: value for key, value in arguments.items() if key not in about}
     if not all(map(_describes, described.values())):
@@ -240,7 +240,7 @@ def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:
 
 
 def _describes(value: Json) -> bool:
-    """Return whether a value says what may be given: `{"type": "string"}`, `{"enum": ["a"]}`, `{}`, `"integer"`."""
+    """Return whether a value describes a parameter: `{"type": "string"}`, `{"enum": ["a"]}`, `{}`, `"integer"`."""
     if not isinstance(value, dict):
         return _is_type_name(value)
     return (
@@ -252,13 +252,13 @@ def _describes(value: Json) -> bool:
 
 
 def _is_type_name(value: Json) -> bool:
-    """Return whether this names a type, or several."""
+    """Return whether a value is a type name or a list of them."""
     names = value if isinstance(value, list) else [value]
     return bool(names) and all(isinstance(name, str) and name.casefold() in _TYPE_NAMES for name in names)
 
 
 def _cannot_be(tool: Tool, key: str, value: Json) -> bool:
-    """Return whether a value that describes parameter `key` cannot be given for it."""
+    """Return whether a description of parameter `key` is invalid as its value."""
     if not value or not isinstance(value, str | dict):
         return False
     schema = next(iter(children(key, [tool.compiled])), None)

@@ -1,4 +1,4 @@
-"""One tolerant reader of values: JSON, Python's literals, Gemma's, and values that consist of elements (MiniMax M3)."""
+"""Tolerant reader of values: JSON, Python literals, Gemma literals, and nested elements (MiniMax M3)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from proxy.notations.tables import ARGUMENT_WORDS, STRONG
 from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
 from proxy.tools.validator import same
 
-# Brackets in brackets: each takes three frames of Python's stack.
+# Maximum nesting of brackets. Each level takes three Python stack frames.
 MAX_DEPTH = 100
-# A member of an object takes as long as so many steps.
+# Steps charged for each member of an object.
 MEMBER_STEPS = 16
 MAX_KEY = 200
-# The steps for each character of a text that may be a literal, and more.
+# Steps allowed for reading a literal: per character, plus a constant.
 LITERAL_STEPS, MORE_STEPS = 8, 5_000
-# The first string is in Python's marks.
+# The first string has single quotation marks: Python printed the value.
 _PRINTED = re.compile(r"[\s{\[(]*+'")
-# Delimiters of strings that are tokens of their own.
+# String delimiters that are single tokens.
 TOKENS = ('<|"|>', "<escape>", '<|\\"|>')
-# A string that ends with the delimiter of a value in a call that it shows.
+# The end of a string that shows a call up to the delimiter of a value.
 _OPENED = re.compile(r"(?:<\|tool_call>|<start_function_call>)call:[\w.-]+\{[^<>]*:\Z")
 _WORDS: dict[str, Json] = {
     **{"true": True, "false": False, "null": None},
@@ -42,16 +42,16 @@ _WORD = regex.compile(r"[A-Za-z_][\w-]*")
 _BARE_KEY = regex.compile(r"--[\w.-]+|[^\s\"'{}\[\](),:=<>][^\"'{}\[\](),:=<>\n]{0,80}?(?=\s*[:=])")
 _QUOTED_KEY = {mark: regex.compile(rf"((?:[^{mark}\\\n]|\\.)*){mark}", regex.S) for mark in "\"'”“’"}
 _PREFIXED = regex.compile(r"[rbu]{1,2}[\"']")
-# What may follow a whole value: markup of any family.
+# Markup of any family that may follow a whole value.
 CLOSING = regex.compile(
     r"\s*(?!<\|\"\|>|<escape>)(?:</[^<>\s]{1,60}>|<[|｜][^<>\n]{1,60}>|<\w+\|>|\[/?[A-Z_]+\]|```|>>>|\[e~\[|$)"
 )
-# What may follow a value, a key in quotation marks or bare, an item.
+# Text that may follow a delimited key, value or item.
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
-# A word, a number's sign or an escape that is cut off has fewer characters.
+# Maximum length of a truncated word, number sign or escape.
 MAX_CUT = 8
 STRICT = json.JSONDecoder(strict=False, parse_int=integer, parse_float=verbatim, parse_constant=refuse)
-# Up to a comma before another key, or to the end of the call.
+# Unquoted text up to a comma before another key, or to the end of the call.
 _PYTHON_TEXT = regex.compile(
     r"(?!,)"
     r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+",
@@ -61,15 +61,15 @@ _GEMMA_TEXT = regex.compile(r"[^,}\]\n<]+")
 _PREFIXED_TEXT = re.compile(r"[A-Za-z]{1,2}[\"']")
 _CALLED = re.compile(r"[A-Za-z_]\w*\.?\w*\(.*\)")
 _QUOTED = re.compile(r"[\"'+]|^\w+\(")
-# Elements in elements.
+# Maximum nesting of elements.
 MAX_NESTED = 64
 
 
 class Literals(StringReader):
-    """Reads values at positions of a source."""
+    """Reader of values at positions in a source."""
 
     def whole(self, pos: int) -> tuple[Json, int]:
-        """Return the value at a position and its end: as strict JSON, if it is."""
+        """Return the value at a position and its end. Strict JSON is tried first."""
         text = self.source.text
         if self.strict and text.startswith(("{", "["), pos):
             try:
@@ -90,7 +90,7 @@ class Literals(StringReader):
         return value, end
 
     def check(self) -> None:
-        """Refuse a value if what told where it ends leaves another reading."""
+        """Reject a value whose end was inferred if another reading is possible."""
         lost_comma = Oddity.LOST_COMMAS in self.odd
         if (self.marks_told and (self.completed or self._undeclared or self._paths or lost_comma)) or (
             self.completed and (self._strayed or self.lost_comma or self._for_text or Oddity.COMMENTS in self.odd)
@@ -100,11 +100,11 @@ class Literals(StringReader):
 
     @property
     def oddities(self) -> frozenset[Oddity]:
-        """How what was read differs from JSON; empty for strict JSON."""
+        """Deviations from standard JSON in what was read; empty for strict JSON."""
         return frozenset(self.odd) if self.plain or self.odd else frozenset((Oddity.OTHER,))
 
     def _next(self, pos: int) -> int:
-        """Return the position after blanks and comments, which stand between values and not in one."""
+        """Return the position after whitespace and comments. Raise NoCall if a comment may be part of a string."""
         end = self.skip(pos)
         if end > pos and (comment := self.source.text[pos:end].strip()):
             if '"' in comment:
@@ -157,7 +157,7 @@ class Literals(StringReader):
         raise NoCall("a value was expected")
 
     def _between(self, token: str, start: int) -> tuple[str, int]:
-        """Return a string up to the token that ends it, wherever that is."""
+        """Return a string up to the token that ends it."""
         end = self.source.find(token, start)
         if end >= 0 and _OPENED.search(self.source.text[start:end]):
             self.in_string = True
@@ -219,14 +219,14 @@ class Literals(StringReader):
         opened.keys.discard(key)
         self._for_text &= key not in opened.declared
         if key not in opened.declared:
-            # Only text before it can go on to here.
+            # Only an earlier string could extend to here.
             self._undeclared |= bool(opened.declared) and opened.has_text
             self._strayed |= any(key in each.keys for each in self._open)
         schema = _member(opened.schema, key)
-        if schema is ANYTHING and key in ARGUMENT_WORDS and not values:  # a wrapper that comes off
+        if schema is ANYTHING and key in ARGUMENT_WORDS and not values:  # unwrap {"arguments": {…}}
             schema = opened.schema
         value, pos = self.value(pos + len(sign), schema)
-        if key in values:  # the first of them, or this one, may be part of a string
+        if key in values:  # one of the two may be part of a string
             raise NoCall("a key is there twice")
         values[key] = value
         opened.has_text |= isinstance(value, str)
@@ -240,7 +240,7 @@ class Literals(StringReader):
         return pos
 
     def _cut(self, pos: int, *, comma: bool = False) -> int:
-        """Close the last bracket, which is missing; return the position. NoCall behind a comma: more was to come."""
+        """Close the last bracket, which is missing; return the position. Raise NoCall after a comma."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
         if pos < self.source.size and self.source.match(STRONG, pos):  # the text before it may belong to a string
@@ -299,13 +299,13 @@ class Literals(StringReader):
             items.append(value)
 
     def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
-        """Return the value in round brackets; as in Python, only a comma makes a list."""
+        """Return the value in parentheses. As in Python, only a comma makes a list."""
         items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
         return (items[0] if len(items) == 1 and not self._ended_by_comma else items), end
 
 
 class BareLiterals(Literals):
-    """Gemma's literals. `bares` are the strings that had no quotation marks."""
+    """Reader of Gemma's literals. `bares` are the strings without quotation marks."""
 
     _pattern = _GEMMA_TEXT
 
@@ -314,7 +314,7 @@ class BareLiterals(Literals):
         self.bares: set[str] = set()
 
     def bare(self, pos: int) -> tuple[str, int]:
-        """Return the text that begins at a position, and its end."""
+        """Return the unquoted text at a position, and its end."""
         found = self.source.match(self._pattern, pos)
         if not found or not found.group().strip() or "{" in found.group():
             raise NoCall("a value was expected, or it goes on after a bracket")
@@ -326,14 +326,14 @@ class BareLiterals(Literals):
         return text, found.end()
 
     def _between(self, token: str, start: int) -> tuple[str, int]:
-        """Return a string up to the token that ends it; FunctionGemma writes every value so, whatever its type."""
+        """Return a string up to the token that ends it. FunctionGemma delimits values of every type this way."""
         text, end = super()._between(token, start)
         if token == "<escape>":
             self.bares.add(text)
         return text, end
 
     def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
-        """Read a key and its value; an undeclared key may be part of the text before it."""
+        """Read a key and its value. Reject an undeclared key that may be part of an unquoted value before it."""
         bare = bool(self.bares)
         key, end = super()._read_member(pos, assign, values, apart=apart)
         if bare and values and self._undeclared:
@@ -345,7 +345,7 @@ class BareLiterals(Literals):
 
 
 class PythonLiterals(BareLiterals):
-    """Python's literals as arguments of a call."""
+    """Reader of Python literals as arguments of a call."""
 
     _pattern = _PYTHON_TEXT
 
@@ -357,7 +357,7 @@ class PythonLiterals(BareLiterals):
 
 
 def literal(text: str) -> Json:
-    """Return the value that a whole text is in JSON or Python; the text itself if it is neither."""
+    """Return the value of a JSON or Python literal; the text itself if it is neither."""
     written = text.strip()
     if written in _WORDS:
         return _WORDS[written]
@@ -374,11 +374,11 @@ def literal(text: str) -> Json:
 
 
 def typed(schema: Schema, text: str, declared: str = "") -> Json:
-    """Return the value that a raw text stands for, in notations that write no quotation marks (Qwen XML).
+    """Return the value of a raw text, in notations without quotation marks (Qwen XML).
 
-    `declared` is the type that the notation itself gives it. Else it is the text itself where the schema says nothing
-    or allows strings only, and otherwise what it is a literal of, if that is of an allowed type: with
-    `{"type": "integer"}`, `10` is 10, and `ten` stays a string, so that the client's error teaches the model.
+    `declared` is the type given by the notation; it takes precedence. Otherwise return the text if the schema allows
+    any type or only strings. Otherwise return the literal's value if its type is allowed: with `{"type": "integer"}`,
+    `10` becomes 10, and `ten` stays a string so that the client's error teaches the model.
     """
     if declared:
         return text if declared == "string" else literal(text)
@@ -389,7 +389,7 @@ def typed(schema: Schema, text: str, declared: str = "") -> Json:
 
 
 def _member(schema: Schema, key: str) -> Schema:
-    """Return the schema of a member of an object; ANYTHING if the object does not declare it."""
+    """Return the schema of an object's member; ANYTHING if it is not declared."""
     found = (part.properties.get(key) for part in schema.all_parts())
     return next((or_anything(each) for each in found if each is not None), ANYTHING)
 
@@ -400,7 +400,7 @@ def _items_of(schema: Schema) -> Schema:
 
 
 def _number(text: str) -> int | float:
-    """Return the number that a text is in JSON or Python; NoCall if no client can read it."""
+    """Return a JSON or Python number. Raise NoCall if no client can read it."""
     text = text.replace("_", "").lstrip("+")
     number: int | float
     if _JSON_NUMBER.fullmatch(text) and re.search(r"[.eE]", text):
@@ -419,8 +419,9 @@ def _number(text: str) -> int | float:
 
 
 def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]] | None:
-    """Return the JSON value at a position, its end, and whether a key of an object is there twice; None if one has two
-    values. JSONDecodeError if it is no JSON; control characters in strings are taken.
+    """Return the JSON value at a position, its end, and its oddities; None if a duplicate key has different values.
+
+    Control characters in strings are allowed. Raise JSONDecodeError if the text is not JSON.
     """
     differ = False
     odd = set[Oddity]()
@@ -442,17 +443,17 @@ def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]] | None:
 
 @functools.lru_cache(maxsize=4)
 def _tag(prefix: str) -> re.Pattern[str]:
-    """Return the pattern of a tag, before which the notation writes `prefix`."""
+    """Return the pattern of a tag after `prefix`."""
     return re.compile(rf"{re.escape(prefix)}<(/?)([A-Za-z_$][\w.-]*)>")
 
 
 def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -> Json:
-    """Return the value that elements say, by the schema; the text's own value where it holds none."""
+    """Return the value of nested elements according to the schema; without elements, the value of the text."""
     if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
         return [] if "object" not in schema.types else {}
     first, value = _tag(prefix).search(text), typed(schema, text)
     if not isinstance(value, str):
-        return value  # a literal, whatever its strings show
+        return value  # a literal, even if its strings contain tags
     if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
         if prefix and prefix in text and schema.types == ALL_TYPES:
             raise NoCall("an element was expected")
@@ -481,7 +482,7 @@ def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -
 
 
 def _parts(text: str, tag: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Return the elements that a text consists of, with their contents."""
+    """Return the names and contents of the elements in a text."""
     parts, name, start, end, depth = list[tuple[str, str]](), "", 0, 0, 0
     for found in tag.finditer(text):
         closing, word = found.groups()

@@ -1,8 +1,8 @@
-"""Where a raw value between tags ends: one rule for parameters, GLM's pairs, elements and Kimi K3.
+"""The end of a raw value between tags, for parameters, GLM's pairs, elements and Kimi K3.
 
-An end tag ends the value if another of the tool's values begins after it, or if the call is closed after it. Tags that
-are opened inside the value take their own end tags, and what a fence in the value shows ends nothing. Where the end tag
-is missing, the next declared key's opener or the call's end tag ends the value. What leaves two readings is refused.
+An end tag ends the value if another value of the tool or the end of the call follows. End tags of tags opened inside
+the value do not count, nor do tags in a code fence. If the end tag is missing, the next declared key's opener or the
+call's end tag ends the value. Ambiguous values are rejected.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from proxy.tools.toolset import Tool
 
 _CDATA = re.compile(r"\s*<!\[CDATA\[")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
-# A fence directly behind the opener of its value.
+# A fence directly after the opener of its value.
 _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
 _BLANKS = re.compile(r"\s*")
 _ELEMENT = re.compile(rf"{re.escape(SEP)}<(/?)([A-Za-z_$][\w.-]*)>")
 _QUOTES = "\"'`"
-# The word of an opener whose end tag names the key too.
+# `Mark.word` of an opener that is an element named after the key.
 KEY = "key"
-# Words before the end of a wrapper that mean nothing.
+# Maximum length of meaningless text before the end of a wrapper.
 MAX_JUNK = 40
 
 
 class Level(Enum):
-    """What a tag of a call opens or closes."""
+    """The part of a call that a tag opens or closes."""
 
     VALUE = auto()
     CALL = auto()
@@ -40,7 +40,7 @@ class Level(Enum):
 
 
 class Follows(Enum):
-    """What follows an end tag of a value."""
+    """The text after an end tag of a value."""
 
     TEXT = auto()
     VALUE = auto()
@@ -54,10 +54,10 @@ _ENDS = (Follows.VALUE, Follows.END, Follows.NOTHING)
 
 @dataclass(slots=True, eq=False)
 class Mark:
-    """A tag of the call's family at text[start:end].
+    """A tag of the call's notation at text[start:end].
 
-    `key` is the one whose value it opens, `kind` the word of the tag, `declared` the type that it gives the value, and
-    `word` how a call or a wrapper is spelled, or how the opener of a value is written.
+    `key` is the key of the value it opens, `kind` the tag's word, and `declared` the type it gives to the value. `word`
+    is the spelling of a call or wrapper tag, or the style of a value's opener.
     """
 
     start: int
@@ -71,14 +71,14 @@ class Mark:
 
 
 class Marks(Protocol):
-    """Return the next mark from a position, or the one at it."""
+    """Finder of the next mark from a position or, with `here`, of a mark exactly at it."""
 
     def __call__(self, pos: int, here: bool = False) -> Mark | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RawEnd:
-    """A value ends before `end`, and the text goes on at `resume`; `unended` if its end tag is missing."""
+    """The end of a value: it ends before `end`, and reading resumes at `resume`. `unended`: its end tag is missing."""
 
     end: int
     resume: int
@@ -87,10 +87,10 @@ class RawEnd:
 
 @dataclass(slots=True)
 class Layout:
-    """How the call that is being read is written.
+    """Spelling and layout of the call being read.
 
-    `words` spell the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after blanks. `shown`: no
-    wrapper ends here, it is text of a value.
+    `words` are the spellings of the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after
+    whitespace. `shown` are positions inside a value, where no wrapper can end.
     """
 
     words: dict[Level, str] = field(default_factory=dict)
@@ -101,9 +101,9 @@ class Layout:
 
 @dataclass(slots=True)
 class RawValue:
-    """The value of `own` in a source, while its end is searched.
+    """The value opened by `own`, during the search for its end.
 
-    `given` are the keys with a value, `ends_turn` gives the position after a token that ends the turn, or 0.
+    `given` are the keys that have a value already. `ends_turn` returns the position after an end-of-turn token, or 0.
     """
 
     source: Source
@@ -113,12 +113,12 @@ class RawValue:
     given: Collection[str]
     tool: Tool | None
     ends_turn: Callable[[int], int]
-    # Another value's end tag ended it; none ended it.
+    # `foreign`: another kind of value's end tag ended it. `unended`: no end tag did.
     foreign: bool = False
     unended: bool = False
 
     def find_end(self) -> RawEnd:
-        """Return the end of the value: by end tags spelled as the call's own, or by others where those never come."""
+        """Return the end of the value. Try end tags spelled like the call's own first, then any others."""
         try:
             return self._checked(_Search(self).run())
         except NoCall:
@@ -134,7 +134,7 @@ class RawValue:
                 self.layout.words = words
 
     def _checked(self, end: RawEnd) -> RawEnd:
-        """Refuse a value without its end tag that shows one, or that ends within quotation marks."""
+        """Reject a value that lacks its end tag but contains one, or that ends inside quotation marks."""
         if not end.unended:
             return end
         shows_end, last = self.shown(end.end)
@@ -150,7 +150,7 @@ class RawValue:
         return end
 
     def shown(self, end: int) -> tuple[bool, Mark | None]:
-        """Return whether the value up to a position shows an end tag without its opener, and its last mark."""
+        """Return whether the value up to a position contains an unmatched end tag, and its last mark."""
         depth, last = 0, None
         for last in self.between(self.own.end, end):
             if last.level is Level.VALUE and (not last.closing or self.is_own_end(last)):
@@ -160,53 +160,53 @@ class RawValue:
         return depth < 0, last
 
     def between(self, start: int, end: int = sys.maxsize) -> Iterator[Mark]:
-        """Yield the marks that begin from one position up to another."""
+        """Yield the marks that begin between two positions."""
         while (mark := self.marks(start)) is not None and mark.start < end:
             yield mark
             start = mark.end
 
     def is_in_quotation(self, end: int, resume: int) -> bool:
-        """Return whether the value ends with a mark that opens a quotation, or that is there again after its tags."""
+        """Return whether the value ends with an open quotation mark, or one that is repeated after its tags."""
         text = self.source.text
         written = text[self.own.end : end].rstrip()
         if not written or written[-1] not in _QUOTES:
             return False
         return written.count(written[-1]) % 2 == 1 or text.startswith(written[-1], resume)
 
-    # -- what a mark is ---------------------------------------------------------------------------------------------
+    # -- kinds of marks ---------------------------------------------------------------------------------------------
 
     def others(self) -> set[str] | None:
         """Return the declared keys that may still follow; None if any key may."""
         return set(self.tool.properties) - set(self.given) - {self.own.key} if self.tool else None
 
     def meant(self, key: str) -> str:
-        """Return the declared key that is meant."""
+        """Return the declared key that the model meant."""
         return self.tool.meant(key, self.given) if self.tool else key
 
     def is_spelled(self, mark: Mark) -> bool:
-        """Return whether an end tag of a call or a wrapper is spelled as the one that is open."""
+        """Return whether the end tag of a call or wrapper is spelled like the open one."""
         word = self.layout.words.get(mark.level)
         if word is None:  # in a wrapper that is a tag, a token of another family closes nothing
             return bool(mark.word) or not self.layout.words.get(Level.WRAPPER)
         return mark.word == word
 
     def is_own_end(self, mark: Mark) -> bool:
-        """Return whether an end tag of a value may be this one's."""
+        """Return whether an end tag may be that of this value."""
         return not mark.kind or not self.own.kind or mark.kind == self.own.kind
 
     @property
     def holds_keys(self) -> bool:
-        """True for an element that is no key, whose end tag names it: it may hold the tool's keys."""
+        """True for an element that is not a declared key: it may contain the tool's keys."""
         return self.own.word == KEY and self.tool is not None and self.own.key not in self.tool.properties
 
     @property
     def has_elements(self) -> bool:
-        """True for an element that is no text: it may consist of elements."""
+        """True for an element that cannot be a string: it may contain elements."""
         tool, own = self.tool, self.own
         return own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
 
     def begins_line(self, pos: int) -> bool:
-        """Return whether only blanks precede on the line."""
+        """Return whether only whitespace precedes the position on its line."""
         text = self.source.text
         return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
 
@@ -217,11 +217,11 @@ class RawValue:
         return self.begins_line(mark.start)
 
     def is_placed(self, pos: int, *, declared: bool = True) -> bool:
-        """Return whether a key's opener is where the call's own stand: on a line of its own, or behind the last tag."""
+        """Return whether a key's opener is placed like the call's own: on its own line or directly after a tag."""
         text, start = self.source.text, self.own.start
         if end_of(_BLANKS, text, self.own.end) >= pos:
             return True
-        # The key of a pair may begin directly behind the value before, where the first one begins a line.
+        # The key of a pair may directly follow the previous value, even if the first key begins a line.
         glued = declared and self.own.kind == "arg_value" and not text[pos - 1].isspace()
         if self.begins_line(start) and not glued:
             return self.begins_line(pos)
@@ -230,7 +230,7 @@ class RawValue:
     # -- what follows -----------------------------------------------------------------------------------------------
 
     def follows(self, pos: int, stack: list[Mark]) -> tuple[Follows, int]:
-        """Return what follows an end tag of a value, and the position after the tag that says so."""
+        """Return what follows an end tag of a value, and the position after the tag that decides it."""
         pos = self.source.blanks(pos)
         if pos == self.source.size or self.ends_turn(pos):
             over = pos == self.source.size or self.ends_turn(pos) not in self.layout.shown
@@ -258,11 +258,11 @@ class RawValue:
             if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
             return Follows.VALUE if alike or placed else Follows.TEXT
-        # A key that the tool does not declare counts only where the call's own stand, and written like them.
+        # An undeclared key counts only if it is placed and written like the call's own.
         return Follows.VALUE if alike and self.is_placed(pos, declared=False) else Follows.TEXT
 
     def _ends_after(self, pos: int) -> bool:
-        """Return whether the call goes on or ends after an end tag that is there twice."""
+        """Return whether the call continues or ends after a repeated end tag."""
         while True:
             pos = self.source.blanks(pos)
             if pos == self.source.size:
@@ -275,7 +275,7 @@ class RawValue:
             pos = mark.end
 
     def call_is_over(self, pos: int) -> bool:
-        """Return whether after a call's end tag the wrapper ends, another call begins, or the reply ends."""
+        """Return whether the wrapper ends, another call begins, or the reply ends after a call's end tag."""
         while True:
             pos = self.source.blanks(pos)
             if pos == self.source.size or self.ends_turn(pos):
@@ -295,7 +295,7 @@ class RawValue:
             raise NoCall("a call begins in the middle of a line")
 
     def _wrapper_ends_soon(self, pos: int) -> bool:
-        """Return whether only a few words precede the wrapper's end."""
+        """Return whether the wrapper ends after a few meaningless words."""
         mark = self.marks(pos)
         if mark is None:
             if not self.source.final:
@@ -307,7 +307,7 @@ class RawValue:
         return "\n" not in words and "<" not in words and self.line_is_over(mark.end)
 
     def wrapper_is_over(self, pos: int) -> bool:
-        """Return whether a wrapper may end here: not inside a quotation of the value."""
+        """Return whether a wrapper may end here, which is not the case inside a quotation in the value."""
         if pos in self.layout.shown:
             return False
         if pos == self.source.size and not self.source.final:
@@ -315,7 +315,7 @@ class RawValue:
         return self.source.text[pos : pos + 1] not in _QUOTES or pos == self.source.size
 
     def line_is_over(self, pos: int) -> bool:
-        """Return whether a wrapper may end here, and only blanks, tags and tokens follow on the line."""
+        """Return whether a wrapper may end here, and no text follows on the line."""
         text, size = self.source.text, self.source.size
         at = pos
         while at < size and text[at] in " \t\r":
@@ -326,20 +326,20 @@ class RawValue:
         return over and self.wrapper_is_over(pos)
 
     def is_inside(self, pos: int) -> bool:
-        """Return whether the call goes on after a wrapper's end tag: then the value only shows that tag."""
+        """Return whether the call continues after a wrapper's end tag, which is then part of the value."""
         pos = self.source.blanks(pos)
         mark = self.marks(pos, here=True) if pos < self.source.size else None
         return mark is not None and mark.level is not Level.WRAPPER
 
     def goes_on(self, pos: int) -> bool:
-        """Return whether another key of the call begins a line in the text after its end."""
+        """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
         mark, others = self.marks(pos), self.others()
         if mark is None or mark.closing or mark.level is not Level.VALUE or others is None:
             return False
         return self.begins_line(mark.start) and self.meant(mark.key) in others
 
     def last_chain(self, pos: int) -> int:
-        """Return where the last chain of end tags after a position begins, which the value shows up to there; or -1."""
+        """Return the start of the last chain of end tags after a position; -1 if there is none."""
         stack, last = list[Mark](), -1
         for mark in self.between(pos):
             if not mark.closing:
@@ -352,38 +352,39 @@ class RawValue:
 
 
 class _Search:
-    """The search for the end of one value, mark by mark."""
+    """Search for the end of one value, mark by mark."""
 
     def __init__(self, value: RawValue) -> None:
         self.value = value
         self.stack: list[Mark] = []
         # Openers of calls and wrappers in the middle of lines.
         self.named: list[Mark] = []
-        # The opener of a declared key inside, the end before it, and the last end tag of what was opened inside.
+        # `split`: the first properly placed opener of a declared key inside the value; `doubtful`: one placed
+        # elsewhere. `fallback`: the end before such an opener. `inner`: the last end tag of a tag opened inside.
         self.split: Mark | None = None
         self.doubtful: Mark | None = None
         self.fallback: RawEnd | None = None
         self.inner: RawEnd | None = None
-        # End tags of the value's kind that end nothing.
+        # Number of end tags of the value's kind that ended nothing.
         self.shown_ends = 0
         self.others = value.others()
-        # The last fence with tags in it, and the openers of values that are open there.
+        # Start of the last fence that contains tags, and the number of values open in it.
         self.fence, self.open_in_fence = -1, 0
-        # An end tag of its own did not end it.
+        # One of the value's own end tags did not end it.
         self.passed = False
-        # The opener of that key is there again; the opener of a declared key stands where the call's own do,
-        # or two of them stand elsewhere.
+        # `again`: the opener of the `split` key is repeated. `shows_key`: a declared key's opener is placed like the
+        # call's own, or two are placed elsewhere.
         self.again = self.shows_key = False
 
     def run(self) -> RawEnd:
-        """Return the end of the value; NoCall if it has none, or two."""
+        """Return the end of the value. Raise NoCall if there is no end, or two possible ones."""
         end = self._cdata() or self._find()
         if self.again and self.split and end.unended and end.end == self.split.start:
             raise NoCall("a key's opener is there twice")
         return end
 
     def _find(self) -> RawEnd:
-        """Return where the marks end the value."""
+        """Return the end of the value that its marks determine."""
         value = self.value
         fenced = _Fences(value.source, value.own.end)
         elements = _Elements(value.source.text, value.own.end) if value.has_elements else None
@@ -409,7 +410,7 @@ class _Search:
         return end
 
     def _check_fenced(self, mark: Mark, fenced: _Fences) -> None:
-        """Refuse a fence that holds the value's end tag and another key of the call: it may end in another value."""
+        """Reject a fence that contains the value's end tag and another key: it may end in another value."""
         if mark.level is not Level.VALUE:
             return
         if fenced.begin != self.fence:
@@ -451,7 +452,7 @@ class _Search:
         elif mark.level is Level.VALUE and mark.word == value.own.word:
             self.stack.append(mark)
         elif mark.level is not Level.VALUE:
-            # Where the call's tags begin lines, one in the middle of a line is only named.
+            # If the call's tags begin lines, a tag in the middle of a line is only mentioned.
             placed = not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
             (self.stack if placed else self.named).append(mark)
 
@@ -465,7 +466,7 @@ class _Search:
         if named := next((each for each in reversed(self.named) if _pairs(each, mark)), None):
             self.named.remove(named)
             if self.split and named.start < self.split.start:
-                self.split = self.fallback = None  # what is shown here ends here
+                self.split = self.fallback = None  # the key was inside text that is shown
             return None
         if not self.value.is_spelled(mark):
             return None
@@ -474,15 +475,15 @@ class _Search:
         return self._call_end(mark)
 
     def _value_end(self, mark: Mark) -> RawEnd | None:
-        """Return the end at an end tag for which nothing was opened inside."""
+        """Return the end at an end tag that closes nothing inside the value."""
         value = self.value
         if value.own.word == KEY and mark.kind == value.own.kind:
-            self.stack = []  # it names the key: what a text shows need not be closed
+            self.stack = []  # it names the key, so tags in the text need not be closed
         follows, after = value.follows(mark.end, self.stack)
         if follows is Follows.SAME_END and value.source.text.endswith(
             value.source.text[mark.start : mark.end], 0, after
         ):
-            # A value never ends with its own end tag: the second one is left over.
+            # A value never ends with its own end tag: the second one is surplus.
             self._check_doubled(mark)
             return RawEnd(mark.start, after)
         if follows not in _ENDS:
@@ -503,7 +504,7 @@ class _Search:
         return RawEnd(mark.start, mark.end)
 
     def _check_empty(self, mark: Mark) -> None:
-        """Refuse an empty value whose end tag is there again among the closers: it may show the first of them."""
+        """Reject an empty value whose end tag is repeated among the closers: the first may be part of the value."""
         source, pos = self.value.source, mark.end
         while (pos := source.blanks(pos)) < source.size:
             closer = self.value.marks(pos, here=True)
@@ -514,7 +515,7 @@ class _Search:
             pos = closer.end
 
     def _check_token(self, mark: Mark) -> None:
-        """Refuse an end tag before a token that ends no call: its own end tag, or what a tagged call shows, follows."""
+        """Reject an end tag before an end-of-turn token if a later tag shows that the value may continue."""
         later, tagged = self.value.marks(mark.end), any(self.value.layout.words.values())
         if later and (later.level is Level.VALUE if later.closing else tagged):
             raise NoCall("a value may end after a token")
@@ -522,7 +523,7 @@ class _Search:
             raise NeedMore
 
     def _check_doubled(self, mark: Mark) -> None:
-        """Refuse an end tag that is there twice if the value is nothing else, or shows what one of them closes."""
+        """Reject a repeated end tag if the value is empty, or one of the two closes a tag inside the value."""
         value, depth = self.value, 0
         if not value.source.text[value.own.end : mark.start].strip():
             raise NoCall("an end tag is there twice around nothing")
@@ -532,7 +533,7 @@ class _Search:
             raise NoCall("what a value shows is not closed")
 
     def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
-        """Note the end tag of what was opened inside: if all is closed after it, the one before it was missing."""
+        """Record the end tag of a tag opened inside. If the call closes after it, the value's end tag is missing."""
         inner = self.stack[opened]
         del self.stack[opened:]
         glued = inner is self.doubtful and self.value.source.text[inner.start - 1] not in f" \t{_QUOTES}"
@@ -548,7 +549,7 @@ class _Search:
         return None
 
     def _call_end(self, mark: Mark) -> RawEnd | None:
-        """Return the end at an end tag of the call or its wrapper: the value's own may be missing."""
+        """Return the end at an end tag of the call or its wrapper, if the value's own may be missing."""
         value = self.value
         over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
         if not over or (mark.level is Level.WRAPPER and value.is_inside(mark.end)):
@@ -586,7 +587,7 @@ class _Search:
 
 
 class _Elements:
-    """The elements that a value consists of, whose own texts show what they like."""
+    """Elements inside a value. Tags in their text do not count."""
 
     def __init__(self, text: str, start: int) -> None:
         self._tags = _ELEMENT.finditer(text, start)
@@ -594,7 +595,7 @@ class _Elements:
         self._name, self._depth = "", 0
 
     def hold(self, pos: int) -> bool:
-        """Return whether an element is open at a position; positions only grow."""
+        """Return whether an element is open at a position. Positions must not decrease."""
         while self._ahead and self._ahead.start() < pos:
             closing, name = self._ahead.groups()
             if not self._depth and not closing:
@@ -606,20 +607,20 @@ class _Elements:
 
 
 class _Fences:
-    """The fences that open in a value. A fence that is never closed does not count."""
+    """Code fences in a value. Fences that are never closed do not count."""
 
     def __init__(self, source: Source, start: int) -> None:
         self._source, self._start, self._pos = source, start, start
         self.begin = self._end = -1
 
     def holds(self, pos: int) -> bool:
-        """Return whether a fence is open at a position; positions only grow."""
+        """Return whether a fence is open at a position. Positions must not decrease."""
         while self._end <= pos and self._next(pos):
             pass
         return self.begin <= pos < self._end
 
     def _next(self, limit: int) -> bool:
-        """Go on to the next fence that begins before a position."""
+        """Advance to the next fence that begins before `limit`; return whether there is one."""
         text = self._source.text
         found = _FIRST_FENCE.match(text, self._pos, limit) if self._pos == self._start else None
         found = found or _FENCE.search(text, self._pos, limit)
@@ -641,12 +642,12 @@ class _Fences:
 
 
 def _opened(stack: list[Mark], mark: Mark) -> int | None:
-    """Return which of the tags that are open an end tag closes; None if it closes none."""
+    """Return the index of the open tag that an end tag closes; None if it closes none."""
     return next((at for at in range(len(stack) - 1, -1, -1) if _pairs(stack[at], mark)), None)
 
 
 def _pairs(opened: Mark, closing: Mark) -> bool:
-    """Return whether an end tag can be the one of what was opened."""
+    """Return whether an end tag can close an opening tag."""
     if opened.level is not closing.level or (opened.kind and closing.kind and opened.kind != closing.kind):
         return False
     return not opened.word or not closing.word or opened.word == closing.word

@@ -1,4 +1,4 @@
-"""One reader for calls in every notation: what opens a wrapper, the calls in it, and what closes it."""
+"""Reader of calls in every notation: the opener of a wrapper, the calls in it, and its closer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
-# Where the head of a call in a wrapper may say its name.
+# Places for the name at the start of a call in a wrapper.
 _HEAD_NAME = re.compile(
     r"""(?:["']?(?:name|tool_name|function|tool|action)["']?\s*[:=]\s*["']?|to=|\A\W{0,20}(?!name|tool_name|function|tool|action))([A-Za-z_][\w.-]{0,160})"""
 )
-# Closing brackets that are left over in a wrapper, and the length of the head of a call.
+# Maximum number of surplus closing brackets in a wrapper, and maximum length of the start of a call.
 MAX_BRACKETS, MAX_HEAD = 2, 300
 _HEADER = regex.compile(
     r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*"
@@ -45,31 +45,30 @@ _HEADER = regex.compile(
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _PEOPLE = frozenset(("self", "user", "all", "assistant"))
-# Brackets and blanks that may be left over after the arguments.
+# Maximum length of surplus brackets and whitespace after the arguments of a message.
 MAX_MESSAGE_BRACKETS = 3
 _ENDS = Tokens(("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"))
 
 
 class CallReader(ArgumentReader):
-    """Reads calls of the offered tools at positions of a source.
+    """Reader of calls to the offered tools, at positions in a source.
 
-    `bare_names`: a name alone may begin a call. After a reading, `broken` says that a call after those that were
-    returned could not be read, `in_doubt` that a raw value may go on after the calls if the reply was cut off,
-    `run_end` where a run of equal openers ends, and `left` up to where there are leftovers if more text must tell what
-    follows.
+    `bare_names`: a bare name may begin a call. State after a read: `broken`, a call after the returned ones is
+    unreadable; `in_doubt`, a raw value may continue after the calls if the reply was cut off; `run_end`, the end of a
+    run of equal openers; `left`, the end of the leftovers found before NeedMore was raised.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         super().__init__(source, tools)
         self.bare_names = bare_names
-        # `foreign`: a closer that is not the opener's own ended a wrapper.
+        # `foreign`: a closer other than the opener's own ended a wrapper.
         self.broken = self.in_doubt = self.foreign = False
         self.run_end = self.left = 0
 
     # -- wrappers ---------------------------------------------------------------------------------------------------
 
     def opener(self, pos: int) -> Opener | None:
-        """Return what opens a wrapper at a position."""
+        """Return the wrapper opener at a position; None if there is none."""
         source = self.source
         if token := source.token(OPENERS, pos):
             no_closer, weak = token in n.NO_CLOSER, token in n.WEAK_TOKENS
@@ -81,7 +80,7 @@ class CallReader(ArgumentReader):
         return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
 
     def closer(self, pos: int, opener: Opener) -> int:
-        """Return the position after the end of a wrapper; -1 if none is here."""
+        """Return the position after a wrapper's closer; -1 if there is none here."""
         for token in opener.closers:
             if self.source.starts(token, pos):
                 return pos + len(token)
@@ -93,7 +92,7 @@ class CallReader(ArgumentReader):
         return pos + len(token) if token else -1
 
     def named_tool(self, pos: int) -> str:
-        """Return the name of the offered tool that the head of the call in a wrapper names; empty if it names none."""
+        """Return the offered tool named at the start of a wrapped call; empty if there is none."""
         opener = self.opener(pos)
         start = opener.end if opener else pos
         heads = _HEAD_NAME.finditer(self.source.text[start : start + MAX_HEAD])
@@ -102,8 +101,8 @@ class CallReader(ArgumentReader):
     def read_strong(self, pos: int) -> ReadCalls:
         """Return the calls of the wrapper or message at a position, and their end.
 
-        If text follows a raw value's closers, a second chain of them proves that the value shows the first. If nothing
-        can be read where strict JSON ended within the wrapper, its strings go on.
+        If text follows a raw value's closers, a second chain of closers proves that the first is part of the value. If
+        the read fails after strict JSON, retry with strings that may extend beyond their first possible end.
         """
         try:
             return self._read_strong(pos)
@@ -130,7 +129,7 @@ class CallReader(ArgumentReader):
             raise NoCall("the end tag of a value follows the call's")
         if after == self.source.size or self.source.match(n.STRONG, after) or self.source.match(CALL_TAG, after):
             return calls, end
-        # Text follows that is neither left over nor another call.
+        # Text follows that is neither a leftover nor another call.
         if not self.source.final:
             raise NeedMore
         if value is None:
@@ -147,7 +146,7 @@ class CallReader(ArgumentReader):
         return calls, end
 
     def _check_behind(self, end: int, lacking: set[str]) -> None:
-        """Refuse calls if what they lack follows in the text: a key, a closer, a delimiter. A string may go on."""
+        """Reject calls if a key, closer or delimiter that they lack follows: a string may extend to it."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
         lacks = any(found.group(1) in lacking for found in _QUOTED_KEY.finditer(text))
@@ -157,7 +156,7 @@ class CallReader(ArgumentReader):
             raise NoCall("a string may end elsewhere")
 
     def skip_left(self, pos: int, *, after_calls: bool = True) -> int:
-        """Return the position after blanks and end-of-turn tokens; after calls, after orphan closers and commas too."""
+        """Return the position after whitespace, end-of-turn tokens and, after calls, unmatched closers and commas."""
         source = self.source
         while (pos := source.blanks(pos)) < source.size:
             sign = source.text[pos]
@@ -184,7 +183,7 @@ class CallReader(ArgumentReader):
             raise NoCall("too many wrappers")
         self.positional = opener.text.startswith("<tool_code")
         self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
-        # The opener may be there several times, and then its closer.
+        # The opener may be repeated, and then its closer.
         at = behind = self._repeated((opener.text,), opener.end)
         if at > opener.end:
             self.run_end = at
@@ -208,7 +207,7 @@ class CallReader(ArgumentReader):
                     break
                 again = at + len(opener.text)
                 if opener.tag and source.starts(opener.text, at) and self.skip_left(again) == source.size:
-                    at = again  # the opener, where its end tag was meant
+                    at = again  # the opener in place of its end tag
                     break
                 if opener.no_closer and not (opener.text == "<|python_tag|>" and source.text[at] == "{"):
                     if not source.text[behind].isspace() and not self.opener(at):
@@ -235,7 +234,7 @@ class CallReader(ArgumentReader):
         return calls, at
 
     def _repeated(self, literals: tuple[str, ...], at: int) -> int:
-        """Return the position after literals that are here again."""
+        """Return the position after repetitions of the literals."""
         source = self.source
         while (after := source.blanks(at)) < source.size:
             again = next((each for each in literals if source.starts(each, after)), "")
@@ -245,14 +244,14 @@ class CallReader(ArgumentReader):
         return at
 
     def _check_before(self, before: Call, at: int, opener: Opener) -> None:
-        """Refuse another call in a wrapper if the one before it may go on."""
+        """Reject another call in a wrapper if the previous one may continue."""
         told = before.told and not opener.no_closer
         if not before.closed_itself and (before.tagged or (told and self.opener(at))):
             self.deep = True
             raise NoCall("another call begins before one is closed")
 
     def _leftover(self, at: int, opener: Opener, brackets: int) -> int:
-        """Return the position after what may be left over after a call in its wrapper; 0 if nothing is."""
+        """Return the position after a leftover of a call in its wrapper; 0 if there is none."""
         source = self.source
         sign = source.text[at]
         bracket = sign in "}]" and brackets <= MAX_BRACKETS and not source.starts(n.SEP, at)
@@ -263,10 +262,10 @@ class CallReader(ArgumentReader):
         filler = source.token(FILLERS, at)
         return at + len(filler) if filler else 0
 
-    # -- what a wrapper holds ---------------------------------------------------------------------------------------
+    # -- contents of a wrapper --------------------------------------------------------------------------------------
 
     def body(self, pos: int, opener: Opener, depth: int) -> ReadCalls:
-        """Return the calls that begin at a position; the first characters tell the notation."""
+        """Return the calls at a position; the first characters select the notation."""
         source = self.source
         while filler := source.token(FILLERS, pos):
             pos = source.blanks(pos + len(filler))
@@ -338,7 +337,7 @@ class CallReader(ArgumentReader):
 
 
 def missing(calls: list[Call]) -> set[str]:
-    """Return the required keys that calls lack."""
+    """Return the required keys missing from calls."""
     return {
         key
         for call in calls
@@ -348,7 +347,7 @@ def missing(calls: list[Call]) -> set[str]:
 
 
 def _read_message(reader: CallReader, pos: int) -> ReadCalls:
-    """Read the call that a message to a tool is."""
+    """Read a Harmony message to a tool as a call."""
     source, found = reader.source, reader.source.match(_HEADER, pos)
     names = _RECIPIENT.findall(found.group()) if found else []
     if not found or not names:
@@ -370,7 +369,7 @@ def _read_message(reader: CallReader, pos: int) -> ReadCalls:
 
 
 def _message_end(reader: CallReader, pos: int, *, analysis: bool) -> tuple[int, bool]:
-    """Return where a message ends, and whether it is closed; in the channel of reasoning only a call's token does."""
+    """Return the end of a message, and whether it is closed. In the analysis channel only `<|call|>` closes it."""
     source, at = reader.source, reader.source.blanks(pos)
     while not analysis and at < source.size:
         bracket = source.text[at] in "}]" and at - pos < MAX_MESSAGE_BRACKETS

@@ -1,6 +1,6 @@
-"""Reasoning in a reply: it is passed on as it arrives, up to its closer; nothing in it is a call.
+"""Reasoning in a reply: released as it arrives, until its closer. Nothing in it is a call.
 
-Only if a reply is nothing but reasoning that never ends, a wrapped call at its very end is meant (F70).
+The one exception: a wrapped call at the very end of a reply that consists only of unclosed reasoning (F70).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section, is_shown
 
-# Openers at the end of unfinished reasoning that are tried.
+# Maximum number of openers to try at the end of unclosed reasoning.
 MAX_TRIED = 16
-# No closer of reasoning is longer.
+# Maximum length of a reasoning closer.
 MAX_CLOSER = 80
-# Models confuse these closers of unseparated reasoning.
+# Models confuse these closers in unseparated reasoning.
 _TAGS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>")
 
 
@@ -24,7 +24,7 @@ class ReasoningReply(HeldReply):
     """A reply that may begin with reasoning, or contain it."""
 
     def _in_thought(self) -> bool:
-        """Go on to the end of the reasoning; return whether there is more to do."""
+        """Read to the end of the reasoning; return whether there is more to do."""
         stream, text = self._stream, self._stream.text
         if self._prompted and stream.fresh:
             self._skip_opener()
@@ -49,12 +49,12 @@ class ReasoningReply(HeldReply):
         return True
 
     def _skip_opener(self) -> None:
-        """Take the opener that the prompt has written already; NeedMore if more of it may come."""
+        """Drop a repetition of the opener that the prompt wrote. Raise NeedMore if more of it may follow."""
         stream, opener = self._stream, self._begun_by_prompt.lstrip()
         at = end_of(BLANKS, stream.text, stream.pos)
         shown = [row.opener for row in self._marks.separated.values() if row.section is Section.TEXT]
         if any(stream.text.startswith(each, at) for each in shown):
-            # The model did not reason, though the prompt began with it.
+            # The model did not reason although the prompt opened reasoning.
             stream.leave(at)
             stream.mark(at, Mark.TEXT)
             stream.restart(at)
@@ -67,7 +67,7 @@ class ReasoningReply(HeldReply):
             raise NeedMore
 
     def _end_of_thought(self) -> tuple[int, int] | None:
-        """Return where the next closer of the reasoning is; None if there is none."""
+        """Return the (start, end) of the next closer of the reasoning; None if there is none."""
         stream, text, ends = self._stream, self._stream.text, self._thought
         if ends and ends[0].startswith("</") and not self._separated:
             ends = (*ends, *_TAGS)
@@ -89,7 +89,7 @@ class ReasoningReply(HeldReply):
             stream.pos = at + len(end)
 
     def _unended_thought(self) -> None:
-        """Release reasoning as it arrives, but for what may be its closer or a call at the end of the reply."""
+        """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
         stream = self._stream
         whole = (self._channel is Channel.REASONING or self._thought_first) and not self._no_calls
         if stream.final:
@@ -103,7 +103,7 @@ class ReasoningReply(HeldReply):
         stream.leave(end)
 
     def _begun_closer(self) -> int:
-        """Return where the text may end in the beginning of a closer; its end if it does not."""
+        """Return the start of a possible incomplete closer at the end of the text; the text's end if there is none."""
         text = self._stream.text
         for at in range(max(self._stream.pos, len(text) - MAX_CLOSER), len(text)):
             rest = text[at:]
@@ -112,7 +112,7 @@ class ReasoningReply(HeldReply):
         return len(text)
 
     def _last_call(self) -> int:
-        """Return where a call may begin that ends the reasoning; the text's end if none does."""
+        """Return the start of a possible call at the end of the reasoning; the text's end if there is none."""
         stream = self._stream
         while True:
             if self._held < 0:
@@ -141,7 +141,7 @@ class ReasoningReply(HeldReply):
             stream.leave(end)
 
     def _take_last_call(self) -> None:
-        """Take the first call that ends the reasoning and the reply."""
+        """Emit the first call that ends both the reasoning and the reply."""
         stream = self._stream
         openers = [found.start() for found in STRONG_WHOLE.finditer(stream.text, stream.out)]
         self._kind = Kind.STRONG
@@ -160,7 +160,7 @@ class ReasoningReply(HeldReply):
             return
 
     def _open_thought(self, at: int, opener: str, *, first: bool) -> None:
-        """Begin reasoning, or other marked text, at a position."""
+        """Open reasoning or other marked text at a position."""
         stream, end = self._stream, at + len(opener)
         row = self._marks.separated.get(opener)
         if not stream.fresh or stream.text[stream.out : at].strip():
@@ -182,7 +182,7 @@ class ReasoningReply(HeldReply):
         self._thought, self._thought_first, self._separated = self._marks.closers[opener], first, row is not None
 
     def _end_orphan(self, at: int, closer: str) -> None:
-        """Go on after an end of reasoning that nothing opened: the prompt did, or the server dropped the opener."""
+        """Process a reasoning closer without an opener: the prompt opened it, or the server dropped the opener."""
         stream, end = self._stream, at + len(closer)
         stream.leave(at)
         if self._unknown or closer in self._shown:

@@ -1,4 +1,4 @@
-"""The state of one reply that is being read, and how its prose, calls and refusals leave."""
+"""State of one reply, and the release of its prose, calls and refusals."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from proxy.notations.surroundings import JsonStrings
 from proxy.notations.thoughts import Thoughts, marks_of
 from proxy.tools.toolset import ToolSet
 
-# Refusals that are kept, and how much of a text shows the tool that it names.
+# Maximum number of refusals to keep, and of characters to search for a tool's name.
 MAX_REFUSED, MAX_SHOWN = 200, 400
 BLANKS = re.compile(r"\s*")
 
 
 class Kind(Enum):
-    """What may begin where text is held.
+    """Kind of call that the held text may contain.
 
-    FIRST counts as the first thing of a reply only. LAST is a call that ends unfinished reasoning, BROKEN one that
-    ends the reply and cannot be read.
+    FIRST counts only at the start of a reply. TOKENS are end-of-turn tokens. LAST is a call at the end of unclosed
+    reasoning. BROKEN is an unreadable call at the end of the reply.
     """
 
     STRONG = auto()
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 
 class Channel(Enum):
-    """The field of a reply that a text is from."""
+    """Field of the reply that contains the text."""
 
     CONTENT = auto()
     REASONING = auto()
@@ -48,7 +48,7 @@ class Channel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Text that looked like a call: its position, the row that was tried, and why it was rejected."""
+    """Text that looked like a call: its position, the notation tried, and why it was rejected."""
 
     start: int
     row: str
@@ -57,12 +57,12 @@ class Refused:
 
 
 class Reply:
-    """One reply: what the request says of it, what has been read, and what is held.
+    """One reply: settings from its request, what has been read, and what is held.
 
     `channel` is the field of the text. `json_reply`: the client asked for JSON, so weak evidence does not count.
-    `raw_text`: the server leaves end-of-turn tokens in the text. `thoughts`: reasoning is separated from the text.
-    `forced` is the tool that the client forced. `off` names the notations that are switched off. `watch_broken`: report
-    a call that cannot be read and ends the reply. At most `max_held` characters are held, and `max_calls` calls count.
+    `raw_text`: the server leaves end-of-turn tokens in the text. `thoughts`: separate reasoning from the text. `forced`
+    is the tool that the client forced. `off` names disabled notations. `watch_broken`: report an unreadable call at the
+    end of the reply. At most `max_held` characters are held, and at most `max_calls` calls count.
     """
 
     def __init__(
@@ -87,32 +87,32 @@ class Reply:
         self._forced, self._off, self._watch_broken = forced, off, watch_broken
         self._max_held, self._calls_left, self._copied = max_held, max_calls, 0
         self._stream = Stream()
-        # Where a call may begin, its kind, the length that was read in vain, and the sum of all these lengths.
+        # Start and kind of the held text, the length last read without success, and the sum of all lengths read.
         self._held, self._kind, self._tried, self._work = -1, Kind.STRONG, 0, 0
         self._vain_steps = 0
-        # Positions in the reply: text follows the tokens before the first, only blanks precede the second, leftovers
-        # of a call end at the third, a listing of tools ended at the last (or -1).
+        # Positions in the reply: text follows end-of-turn tokens before `_text_follows`, only whitespace precedes
+        # `_blank`, leftovers of a call end at `_left`, and a listing of tools ended at `_listed` (or -1).
         self._text_follows = self._blank = self._left = 0
         self._listed = -1
         self._broken_tool, self._ends_calls = "", False
-        # What ends the reasoning that is open, whether the reply began with it, whether it is separated from the text,
-        # and whether the prompt opened it.
+        # Closers of the open reasoning, whether the reply began with it, whether it is separated from the text, and
+        # whether the prompt opened it.
         self._thought: tuple[str, ...] = ()
         self._thought_first = self._separated = self._prompted = False
-        # Ends of marked text in which calls count.
+        # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self._separate(thoughts)
         self._json = JsonStrings()
         self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
-        # The model continues with the client's turn or with the result of its call.
+        # The model invents the client's turn or the result of its call.
         self._made_up, self._made_up_row = False, "made_up_turn"
         self._no_calls = not tools
         # The reply is over, and the model ended it.
         self._finished = self._stopped = False
 
     def _separate(self, thoughts: Thoughts | None) -> None:
-        """Set which reasoning is separated from the text, and whether the prompt began one."""
+        """Set which reasoning is separated from the text, and whether the prompt opened it."""
         names = self._tools.names
         self._marks = marks_of(thoughts.markers if thoughts else ())
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
@@ -133,17 +133,17 @@ class Reply:
         self._held, self._tried, self._kind = at, 0, kind
 
     def _leave_before(self, at: int) -> None:
-        """Release prose up to a sign, but for blanks with which a segment begins: a call drops them."""
+        """Release prose up to a sign, except whitespace at the start of a segment: a call drops it."""
         if not self._is_gap(at):
             self._stream.leave(at)
 
     def _is_gap(self, at: int) -> bool:
-        """Return whether a segment begins with nothing but blanks before a position."""
+        """Return whether only whitespace precedes a position in its segment."""
         stream = self._stream
         return stream.fresh and stream.text[stream.out : at].isspace()
 
     def _place(self, start: int, end: int, weak: bool) -> Place:
-        """Return what the judge must know about text[start:end]."""
+        """Return the place of text[start:end] for the judge."""
         stream, first = self._stream, self._kind is Kind.FIRST and not self._found_any
         stream.see(start)
         listed = self._listed - stream.base
@@ -151,7 +151,7 @@ class Reply:
         return Place(stream.prose, start, end, weak, first, self._stopped, self._json_reply, after_listing)
 
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
-        """Emit calls; one of a tool that is not offered stays text in its place."""
+        """Emit calls. A call to a tool that is not offered stays text."""
         stream = self._stream
         row = row_name(stream.text, self._held if self._held >= 0 else stream.out)
         taken: list[Found] = []
@@ -170,13 +170,13 @@ class Reply:
         self._stream.emit(Piece(self._stream.text[self._stream.out : end], tuple(calls), row), end)
 
     def _note(self, start: int, refusal: NoCall) -> None:
-        """Note why the text at a position is not a call."""
+        """Record why the text at a position is not a call."""
         row = row_name(self._stream.text, start)
         self.refused.append(Refused(self._stream.base + start, row, str(refusal), refusal.rejection))
         del self.refused[:-MAX_REFUSED]
 
     def _refused(self, start: int, refusal: NoCall) -> None:
-        """Note a refusal, and count it unless it says only that prose has brackets."""
+        """Record a refusal, and count it unless the text is just prose with brackets."""
         self._note(start, refusal)
         text, rejection = self._stream.text, refusal.rejection
         if rejection.telling or any(name in text[start : start + MAX_SHOWN] for name in self._tools.names):

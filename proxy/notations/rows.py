@@ -1,4 +1,4 @@
-"""Calls that count at the end of a reply only: rows of them, and what begins a reply."""
+"""Rows of calls, which count only at the end of a reply, and calls at the start of a reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxy.notations.tags import WRAPPER_END
 _GEMMA = regex.compile(r"(?:thought\n)?call:(?=[A-Za-z])")
 _GEMMA_OPENER = Opener(0, ("<tool_call|>",))
 _LEADS = regex.compile(r"functools\s*|TOOL_CALLS|;\s*|function call\s*")
-# A name and arguments in words: a header without its tokens, and ReAct.
+# Text before a name and arguments: a Harmony header without its tokens, and ReAct.
 _SAID = regex.compile(
     r"(?:assistant)?commentary to=functions\.(?P<header>[\w.-]+?)\s*(?:json|<\|constrain\|>json)?\s*"
     r"(?:<\|message\|>)?\s*(?=\{)|Action:\s*(?P<react>[\w.-]+)\s*\nAction Input:\s*(?=\{)"
@@ -31,19 +31,19 @@ _CALLED = regex.compile(r"(?:(?P<printed>print\(\s*)?default_api\.)?(?P<N>[A-Za-
 
 
 class Rows:
-    """Reads rows of calls with a call reader."""
+    """Reader of rows of calls."""
 
     def __init__(self, reader: CallReader) -> None:
         self.reader, self.source, self.tools = reader, reader.source, reader.tools
 
     def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
-        """Return calls, those that follow them up to the end of the reply, and that end."""
+        """Return `calls` and the calls after them until the end of the reply, and the end."""
         calls = [*calls]
         try:
             return calls, self._read_row(calls, pos)
         except NoCall as refusal:
             refusal.first_end, refusal.end = (calls[0].end, calls[-1].end) if calls else (-1, -1)
-            if any(call.told for call in calls):  # a string may go on to here
+            if any(call.told for call in calls):  # a string may extend to here
                 self.reader.broken = self.reader.deep = True
             raise
 
@@ -84,8 +84,8 @@ class Rows:
             new = got
 
     def behind_broken(self, start: int) -> int:
-        """Return the position after a wrapper that cannot be read, and what is left over after it; -1 if text follows
-        that may not belong to it.
+        """Return the position after an unreadable wrapper and its leftovers; -1 if text follows that may not belong
+        to it.
         """
         source, opener = self.source, self.reader.opener(start)
         closers = opener.closers if opener else ()
@@ -100,7 +100,7 @@ class Rows:
         return at
 
     def forced(self, start: int, name: str) -> tuple[list[Call], int]:
-        """Return the call whose arguments are the whole reply, because the client forced its tool (F87)."""
+        """Return the call to the tool that the client forced, with the whole reply as its arguments (F87)."""
         tool = self.tools.resolve(name)
         if tool is None or not self.source.text.startswith("{", start):
             raise NoCall("no arguments of the forced tool")
@@ -113,7 +113,7 @@ class Rows:
         return self.row([Call(tool, name, read.value, start, read.end, told=read.told)], read.end)
 
     def first(self, start: int, forced: str = "") -> tuple[list[Call], int]:
-        """Return the calls that a reply begins with, and their end; prose may precede them."""
+        """Return the calls at the start of a reply, and their end. A lead-in such as `functools` may precede them."""
         reader, source, text = self.reader, self.source, self.source.text
         if forced:
             with suppress(NoCall):
@@ -124,7 +124,7 @@ class Rows:
         if gemma := source.match(_GEMMA, start):
             calls, pos = reader.named(gemma.end() - 5, _GEMMA_OPENER)
             return self.row(_loose(_from(calls, start)), pos)
-        # A word may lead to the calls, or the rest of an opener.
+        # A lead-in or a truncated opener may precede the calls.
         lead = source.match(_LEADS, start)
         end = lead.end() if lead else start + len(source.token(CUT_OPENERS, start))
         pos = source.blanks(end) if end > start else start
@@ -143,7 +143,7 @@ class Rows:
         return _from(calls, start), end
 
     def _named(self, pos: int, start: int) -> tuple[list[Call], int]:
-        """Return the calls of a row that begins with a name."""
+        """Return the calls in a row that begins with a name."""
         source, reader = self.source, self.reader
         name = source.match(n.NAME, pos)
         if name and not self.tools.resolve(name.group()) and name.group() != "function":
@@ -156,7 +156,7 @@ class Rows:
         return self.row(_from(calls, start), pos)
 
     def code(self, pos: int) -> tuple[list[Call], int]:
-        """Return calls as Python writes them, as the whole reply: `read(path="a")`."""
+        """Return the Python calls that make up the whole reply: `read(path="a")`."""
         source, calls, self.reader.exact = self.source, list[Call](), True
         while (pos := source.blanks(pos)) < source.size:
             if source.starts("```", pos):
@@ -187,14 +187,14 @@ class Rows:
 
 
 def _from(calls: list[Call], start: int) -> list[Call]:
-    """Return calls of which the first begins at `start`."""
+    """Set the start of the first call to `start`."""
     if calls:
         calls[0].start = start
     return calls
 
 
 def _loose(calls: list[Call]) -> list[Call]:
-    """Return calls that count as the whole reply only."""
+    """Mark the calls as counting only as the whole reply."""
     for call in calls:
         call.loose = True
     return calls

@@ -1,4 +1,4 @@
-"""Where a call may begin: the signs that the front looks for, and what tells them apart."""
+"""Signs that a call may begin: the patterns that the front searches for."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ _WHOLE = (
 # Openers that lost their first characters.
 CUT_OPENERS = Tokens(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
 STRONG_WHOLE = re.compile(STRONG.pattern)
-# No opener is longer, and no more of them are in each other.
+# Maximum length of an opener, and maximum nesting of wrappers.
 ENOUGH, MAX_WRAPPERS = 400, 4
 _ANYWHERE = r"(?:(?<=[^\s\w\"'`])|^)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
 _AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
-# The same in a reply that begins with gpt-oss' reasoning without its tokens: its headers have none either.
+# Signs in a reply that begins with gpt-oss reasoning without its tokens. The headers of its calls lack them, too.
 STRIPPED = "analysis"
 STRIPPED_SIGNS = re.compile(f"{_ANYWHERE}|assistantcommentary to=functions|{_AT_LINE}", re.M)
 
 
 def _begun(word: str) -> str:
-    """Return a pattern of what a word may begin with."""
+    """Return a pattern of all prefixes of a word."""
     return "|".join(re.escape(word[:size]) for size in range(len(word), 0, -1))
 
 
-# The end of a text that may become a sign.
+# The end of a text, if it may become a sign.
 _MAY_BECOME = rf"(?:(?<=[^\s\w\"'`])|^)(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
 MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
 MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
-# What may begin something in a text, or at its end, whatever precedes it.
+# A possible start of anything, in a text or at its end, regardless of the preceding text.
 _MAY_BEGIN = re.compile(
     r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|T(?=O|\Z)|t(?=o=|o?\Z))", re.M
 )
-# A text, as it is in a string of JSON, in which nothing begins. `\u003c` is written by some for `<`.
+# Text without signs, escaped as in a JSON string. Some servers write `\u003c` for `<`.
 _NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|T(?:O|\Z)|t(?:o=|o?\Z)))"
 _ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
 _SPECIAL = rb"\[(?![A-Zut/e\\]|\Z)|T(?!O|\Z)|(?<=[\s\w])T|\xe2(?!\x97\x81)|\\[nr]%b|\\[\"\\/tf]" % _NO_LINE_SIGN
 PLAIN = re.compile(rb"(?!\Z)%b%b(?:(?:%b)%b)*" % (_NO_LINE_SIGN, _ORDINARY, _SPECIAL, _ORDINARY))
-# A turn of the client, or the result of a call, which a model that runs on invents after its call.
+# A client turn or a tool result that the model invents after its call.
 MADE_UP = regex.compile(
     r"<tool_response>|<\|tool_response\|>|<\|tool_response>|<function_results>|<\|im_start\|>(?:user|tool)\b"
     r"|<\|start_header_id\|>(?:user|ipython|tool)\b|<\|start\|>(?:user|functions\.)|<start_of_turn>user\b|<\|user\|>"
     r"|<\|observation\|>|<｜User｜>|<｜tool▁outputs▁begin｜>|\[TOOL_RESULTS\]"
 )
 END_TOKENS = Tokens(n.END_OF_TURN)
-# What opens or closes a wrapper, and nothing else.
+# An opener or closer of a wrapper alone.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 _BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
 BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
@@ -67,7 +67,7 @@ MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|st
 
 _WORDS = "|".join((*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type", "tool_call_id", "role"))
 _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"
-# At the start of a line: JSON whose first key may be a call's, perhaps in a fence; calls of Python; ReAct; Functionary.
+# At the start of a line: JSON whose first key may be a call's, maybe in a fence; Python calls; ReAct; Functionary.
 JSON_HEAD = regex.compile(
     rf"(?:{_FENCE})?(?:[\[{{]\s{{0,200}}){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
     r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s{0,200}[A-Za-z_][\w.]*\s*\("
@@ -77,25 +77,25 @@ JSON_HEAD = regex.compile(
 
 @functools.lru_cache(maxsize=64)
 def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
-    """Return what opens a call in tags without its wrapper."""
+    """Return the pattern of an opening tag of a call without a wrapper."""
     return regex.compile(rf"{n.CALL_OPEN}|<(?:tool:\s*)?(?:{n.alternatives(names)})>\s*(?=\S)")
 
 
 @functools.lru_cache(maxsize=64)
 def any_tag(names: tuple[str, ...], marks: Marks) -> re.Pattern[str]:
-    """Return what opens or ends anything with an angle bracket."""
+    """Return the pattern of any opener or closer that contains an angle bracket."""
     literals = (*marks.openers.literals, *marks.orphan_ends.literals, *marks.text_ends, *n.END_OF_TURN)
     return re.compile(f"{STRONG.pattern}|{n.alternatives(literals)}|{weak_tag(names).pattern}")
 
 
 def may_begin(text: str) -> bool:
-    """Return whether something may begin in a text, or at its end."""
+    """Return whether a sign may begin in a text, or at its end."""
     return _MAY_BEGIN.search(text) is not None
 
 
 @functools.lru_cache(maxsize=64)
 def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
-    """Return what may begin a call as the first thing of a reply only."""
+    """Return the pattern of text that may begin a call only at the start of a reply."""
     tools = n.alternatives(names)
     return regex.compile(
         rf"(?:functions?[.]?|(?:{tools})\.|>>>\s*)?(?:{tools})(?::\d{{1,6}})?(?:[ ]?json\s*|\n\s*)?(?:\[ARGS\]|[{{(<])"
@@ -106,7 +106,7 @@ def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
 
 _BY_SIGN = {"{": "json", "[": "list", "`": "fence", ">": "functionary", "A": "Action:", "T": "TOOL_CALLS"}
 _WORD = re.compile(n.alternatives(n.WRAPPER_WORDS))
-# What the rules may switch off.
+# Notations that rules may disable.
 ROW_NAMES = frozenset(
     (
         "start",
@@ -120,7 +120,7 @@ ROW_NAMES = frozenset(
 
 
 def row_name(text: str, start: int) -> str:
-    """Return the name of the row that reads what begins at a position, as `formats.off` of the rules has it."""
+    """Return the name of the notation at a position, as used in the `formats.off` rule."""
     found = STRONG_WHOLE.match(text, start)
     if found is None:
         return "tag" if text.startswith("<", start) else _BY_SIGN.get(text[start : start + 1], "start")

@@ -1,7 +1,7 @@
-"""A text that is read from left to right: more of it may arrive, unless it is `final`.
+"""Text that is read from left to right. More of it may arrive until it is `final`.
 
-Reading functions are ordinary ones. Where the answer depends on text that has not arrived they raise NeedMore; every
-other result is true whatever follows. So the result never depends on how the text is cut into pieces.
+Reading functions raise NeedMore if their result depends on text that has not arrived. Every other result holds whatever
+follows. So the result never depends on how the text is split into pieces.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from enum import Enum
 
 import regex
 
-# A bounded pattern needs no more characters than this.
+# A bounded pattern needs at most this many characters.
 ENOUGH = 400
 _BLANKS = re.compile(r"\s*")
 
 
 class NeedMore(Exception):
-    """The text ends where the reader must know how it goes on."""
+    """The result depends on text that has not arrived."""
 
 
 class Rejection(Enum):
     """Why text that looked like a call is not one.
 
-    `label` is what metrics count it by (`refused="not_offered"`), `sentence` what people read of it.
+    `label` is its label in metrics (`refused="not_offered"`), `sentence` its description for people.
     """
 
     NOT_OFFERED = "not_offered", "no such tool is offered"
@@ -44,14 +44,14 @@ class Rejection(Enum):
 
     @property
     def telling(self) -> bool:
-        """True if it is worth counting even where no offered tool was named: prose is full of brackets."""
+        """True if it counts even if no offered tool was named. The others also occur in prose with brackets."""
         return self not in (Rejection.BROKEN, Rejection.RELEASED, Rejection.CUT_OFF)
 
 
 class NoCall(Exception):
-    """The text here is not a call, whatever follows.
+    """The text is not a call, whatever follows.
 
-    `end` is where the text that was read ends, if that is known, and `first_end` where the first call of a row ends.
+    `end` is the end of the text that was read, and `first_end` the end of a row's first call; -1 if unknown.
     """
 
     end = first_end = -1
@@ -62,11 +62,11 @@ class NoCall(Exception):
 
 
 class Torn(NoCall):
-    """Text begins like the call of a template and is not one: the call before it may have been cut."""
+    """Text begins like a call and is not one, so the call before it may be truncated."""
 
 
 class Touched(NoCall):
-    """Text touches the end of calls, at `pos`: they are part of a text."""
+    """Text directly follows the end of the calls, at `pos`: they are part of prose."""
 
     def __init__(self, pos: int) -> None:
         super().__init__("text touches the end of the call")
@@ -74,7 +74,7 @@ class Touched(NoCall):
 
 
 class Tokens:
-    """Literals of which the longest at a position counts."""
+    """A set of literals. The longest one at a position matches."""
 
     def __init__(self, literals: Iterable[str]) -> None:
         self.literals = tuple(sorted(set(literals), key=len, reverse=True))
@@ -84,19 +84,19 @@ class Tokens:
 
 
 class Source:
-    """A text, and whether its end is the reply's. After so many `steps` what is read is given up."""
+    """Text to read. `final`: its end is the end of the reply. `steps` is the maximum number of reading steps."""
 
     def __init__(self, text: str, final: bool, steps: int = sys.maxsize) -> None:
         self.text, self.final, self.size, self.steps = text, final, len(text), steps
 
     def step(self) -> None:
-        """Count a step; NoCall if there were too many."""
+        """Count a step. Raise NoCall if there were too many."""
         self.steps -= 1
         if self.steps < 0:
             raise NoCall("too much to try", Rejection.OVER_LIMIT)
 
     def blanks(self, pos: int) -> int:
-        """Return the position after blanks; NeedMore at the end of the text."""
+        """Return the position after whitespace. Raise NeedMore at the end of text that is not final."""
         self.step()
         pos = end_of(_BLANKS, self.text, pos)
         if pos == self.size and not self.final:
@@ -104,7 +104,7 @@ class Source:
         return pos
 
     def at_end(self, pos: int) -> bool:
-        """Return whether only blanks follow."""
+        """Return whether only whitespace follows."""
         return self.blanks(pos) == self.size
 
     def starts(self, literal: str, pos: int) -> bool:
@@ -130,9 +130,10 @@ class Source:
     def match(
         self, pattern: regex.Pattern[str], pos: int, *, bounded: bool = True, ends: bool = False
     ) -> regex.Match[str] | None:
-        """Return the match of a pattern at a position; NeedMore if more text could make it one, or a longer one.
+        """Return the match of a pattern at a position. Raise NeedMore if more text could yield a match or a longer one.
 
-        `ends`: the pattern ends with a literal, so a match is never longer.
+        `ends`: the pattern ends with a literal, so more text never makes the match longer. `bounded`: a match needs at
+        most ENOUGH characters.
         """
         self.step()
         if self.final or (bounded and self.size - pos > ENOUGH):
@@ -148,7 +149,7 @@ class Source:
         return partial
 
     def find(self, literal: str, pos: int) -> int:
-        """Return where a literal is next; -1 if it never comes."""
+        """Return the position of the next occurrence of a literal; -1 if there is none in final text."""
         at = self.text.find(literal, pos)
         if at < 0 and not self.final:
             raise NeedMore
@@ -156,12 +157,12 @@ class Source:
 
 
 def end_of(pattern: re.Pattern[str], text: str, pos: int, limit: int = sys.maxsize) -> int:
-    """Return the end of a match at a position and before a limit, or the position."""
+    """Return the end of the pattern's match at a position, up to `limit`; without a match, the position."""
     found = pattern.match(text, pos, limit)
     return found.end() if found else pos
 
 
 @functools.lru_cache(maxsize=512)
 def _plain(pattern: regex.Pattern[str]) -> re.Pattern[str]:
-    """Return the pattern without partial matches, which is several times faster."""
+    """Return the pattern compiled with `re`: without partial matches, but several times faster."""
     return re.compile(pattern.pattern, pattern.flags & (re.I | re.M | re.S))

@@ -1,4 +1,4 @@
-"""The text of a reply as it arrives: what has left of it, what waits, and the prose before the place that is read."""
+"""Text of a reply as it arrives: the released part, the held part, and the prose before the current position."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.thoughts import Mark
 
-# Released text that is kept to look back at, and how much more before it is dropped.
+# Characters of released text to keep for looking back, and the size at which the rest is dropped.
 LOOK_BACK, MUCH = 256, 8_192
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A call as it leaves: its tool's name, the name as it is written, arguments and id.
+    """A call to emit: its tool's name, the name as written, arguments and id.
 
-    `weak`: the end of the reply proved it. `odd`: how its JSON differs from JSON.
+    `weak`: it counts only because the reply ended after it. `odd`: how its JSON deviates from the standard.
     """
 
     name: str
@@ -30,9 +30,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the text: prose, calls, or a mark around reasoning. Text that is dropped is a piece without calls.
+    """Part of the text: prose, calls, or a mark around reasoning. Dropped text is a piece with an empty tuple of calls.
 
-    `row` is what read it. `broken` names the tool of prose that was to be a call, cannot be read and ends the reply.
+    `row` is the notation. `broken` names the tool of an unreadable call at the end of the reply.
     """
 
     text: str
@@ -43,15 +43,15 @@ class Piece:
 
     @property
     def is_prose(self) -> bool:
-        """True if the text leaves as it is."""
+        """True if the text is released unchanged."""
         return self.calls is None and self.mark is None
 
 
 class Stream:
-    """Text from character `base` on; positions count from there.
+    """Text of a reply from character `base` on. Positions are relative to `base`.
 
-    `pos` is where to look on, `out` how much has left, and `fed` how far `prose` has followed. `fresh`: a segment
-    begins here, blanks aside: the reply, or what follows reasoning or a call.
+    `pos` is where to resume reading, `out` the end of the released text, and `fed` the end of the text seen by `prose`.
+    `fresh`: only whitespace was released in this segment. The reply, reasoning and calls each begin a new segment.
     """
 
     def __init__(self) -> None:
@@ -66,27 +66,27 @@ class Stream:
 
     @property
     def waits(self) -> bool:
-        """True if some text has not left."""
+        """True if some text is not released."""
         return self.out < len(self.text) or bool(self._pending)
 
     @property
     def size(self) -> int:
-        """The characters that arrived."""
+        """The number of characters that have arrived."""
         return self.base + len(self.text) + self.pending_size
 
     def add(self, text: str) -> None:
-        """Take more text, without a look at it."""
+        """Add text without reading it."""
         self._pending.append(text)
         self.pending_size += len(text)
 
     def newest(self) -> str:
-        """Return the end of the text, with at least the piece that arrived last."""
+        """Return the end of the text, including at least the piece that arrived last."""
         if len(self._pending) == 1:
             return self.text[-2:] + self._pending[0]
         return "".join(self._pending[-2:])
 
     def join(self) -> None:
-        """Look at what was added."""
+        """Append the added text to `text`."""
         if self._pending:
             self.text += "".join(self._pending)
             self._pending, self.pending_size = [], 0
@@ -98,7 +98,7 @@ class Stream:
         self.fresh = self.fresh and text.isspace()
 
     def taken(self) -> list[Piece]:
-        """Return what has been decided since the last time."""
+        """Return the pieces decided since the last call."""
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -111,12 +111,12 @@ class Stream:
         self.pos = max(self.pos, end)
 
     def drop(self, end: int, row: str) -> None:
-        """Drop text up to a position: tokens that are neither prose nor call; `row` is their kind."""
+        """Drop tokens up to a position that are neither prose nor a call; `row` is their kind."""
         if end > self.out:
             self.emit(Piece(self.text[self.out : end], (), row), end)
 
     def emit(self, piece: Piece, end: int) -> None:
-        """Release what is no plain prose, up to a position."""
+        """Release a piece that ends at a position."""
         self._pieces.append(piece)
         self.out, self.pos = end, max(self.pos, end)
 
@@ -126,19 +126,19 @@ class Stream:
         self.fresh = mark is not Mark.STRAY or self.fresh
 
     def see(self, end: int) -> None:
-        """Follow the prose up to a position."""
+        """Feed `prose` up to a position."""
         if end > self.fed:
             self.prose.feed(self.text[self.fed : end])
             self.fed = end
 
     def restart(self, pos: int, *, any_text: bool = False) -> None:
-        """Go on at a position at which no quotation or code is open."""
+        """Resume at a position with no open quotation or code."""
         self.pos = self.fed = pos
         self.prose = Prose()
         self.prose.any = any_text
 
     def forget(self, keep: int) -> int:
-        """Drop released text before `keep` that nothing looks back at; return how far positions moved."""
+        """Drop released text before `keep`, except LOOK_BACK characters; return how far positions moved."""
         if keep <= MUCH:
             return 0
         self.see(keep)

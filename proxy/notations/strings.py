@@ -1,8 +1,8 @@
-"""Strings in quotation marks, and where they end.
+"""Quoted strings, and where they end.
 
-A string ends at its first mark if the text can go on there as after a value. If it cannot, marks inside lack their
-backslashes, and the string ends at the first mark after which the schema lets the text go on: a comma and a declared
-key that is not given yet, or the brackets that are open, and then such a key or the end of the call.
+A string ends at its first quotation mark if the text after it is valid after a value. Otherwise quotation marks inside
+lack their backslashes. The string then ends at the first mark followed by text that the schema allows: a comma and a
+declared key that is not given yet, or the open brackets and then such a key or the end of the call.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from proxy.tools.schema import ANYTHING, Schema
 
 MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "”": "”", "‘": "’", "’": "’", "`": "`"}
 TYPOGRAPHIC = "”“’"
-# A comment that may be in a string, which ends in it, is none.
+# Whitespace and comments. `//` is not a comment if a string may end on its line.
 _COMMENT = regex.compile(r"(?:\s|//(?![^\n]{0,400}\"\s{0,9}[\]})])[^\n]{0,400}|/\*.{0,400}?\*/)*", regex.S)
 _PYTHON_COMMENT = regex.compile(r"(?:\s|#[^\n]*)*")
 _SKIPPED = frozenset((*" \t\r\n\f\v/#", ""))
-# Another string, which an operator joins to the one before: `"a" + "b"`, `"a" "b"`, `"a", "b"`.
+# Another string after this one: `"a" + "b"`, `"a" "b"`, `"a", "b"`.
 _BEFORE_OPENING = frozenset(" \t\n([{=,:")
 _ANOTHER_STRING = regex.compile(
     r"(?:\s*+[-,;+.%|&*/?=<>!]{1,3}|\s++(?:(?:if|or|and|else|in|not)\b[^\"'\n]{0,40})?)\s*+[\"']|([\"'])(?<=\w\1\1)\w"
@@ -32,9 +32,9 @@ _ANOTHER_STRING = regex.compile(
 _LAST_COMMENT = re.compile(r"[\"'][ \t]*(?:(?://|#)[^\n\\]{0,200}|/\*[^*\\]{0,200}(?:\*/\s{0,9})?)\Z")
 _QUOTED_MEMBER = re.compile(r"[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
 _MEMBER = re.compile(r"[\"'](?P<quoted>[^\"'\\\n]{1,80})[\"']\s*:|\b(?P<bare>[\w$.-]{1,80})\s*:")
-# The last mark of a string may stand there twice: `ls""`, but not `a "` and a mark.
+# The last mark of a string may be doubled: `ls""`, but not `a ""`.
 _DOUBLED_END = re.compile(r"\S[\"']\Z")
-# The last mark of a string opens what the string's end may close: `git commit -m "fix`.
+# The last mark in a string opens a quotation that the string's end may close: `git commit -m "fix`.
 _OPENS_LAST = re.compile(r"(?:^|[\s(\[{=,:])[\"'][^\s\"'][^\"']*\Z")
 _NEXT_ARGUMENT = re.compile(r"([\"'])\s*,\s*[A-Za-z_]\w*\s*=\s*\1")
 _NEXT_KEY = regex.compile(
@@ -46,7 +46,7 @@ _BEHIND_PYTHON = regex.compile(r"\s*(?:[\])};]|,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|<
 
 
 class Oddity(Enum):
-    """A way in which a value is not written as JSON has it, and that is worth a word of its own."""
+    """A deviation from standard JSON that is reported by name."""
 
     DUPLICATE_KEY = auto()
     BARE_KEYS = auto()
@@ -64,8 +64,8 @@ NOT_ODD = frozenset[Oddity]()
 
 @dataclass(slots=True)
 class Open:
-    """A bracket that is open: what closes it, what the schema says, whether it holds items, the keys that it declares,
-    those not given yet, whether a value in it is a string.
+    """An open bracket: its closer and schema, whether it is a list, the declared keys, the declared keys not given yet,
+    and whether one of its values is a string.
     """
 
     close: str
@@ -77,13 +77,13 @@ class Open:
 
 
 class StringReader:
-    """Reads strings, and knows what is open around them.
+    """Reader of strings, aware of the open brackets around them.
 
-    `schema` is what the whole value should be; None if `schema_later` gives it once it matters. `closers` match what
-    may follow the whole value. What was found out: `odd`, how it differs from JSON; `told`, the strings of which what
-    follows told where they end; `lost_comma`, a comma was missing or too much behind a string; `in_string`, a string
-    cannot be read; `plain`, the value is strict JSON. Without `strict` it is not read as such: more of it follows.
-    `alone`: nothing but `closers` may follow it.
+    `schema` is the schema of the whole value; if None, `schema_later` returns it when needed. `closers` matches text
+    that may follow the whole value. `strict`: try strict JSON first. `alone`: only `closers` may follow the value.
+
+    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `lost_comma`, a comma after
+    a string is missing or surplus; `in_string`, a string is unreadable; `plain`, the value is strict JSON.
     """
 
     def __init__(
@@ -97,30 +97,31 @@ class StringReader:
         self.source, self.closers, self.python = source, closers, python
         self._schema, self._open = schema, list[Open]()
         self.schema_later: Callable[[], Schema] = lambda: ANYTHING
-        # A string may hold a path of Windows with single backslashes.
+        # A string may contain a Windows path with single backslashes.
         self._paths = False
         self.odd = set[Oddity]()
         self.lost_comma = self.in_string = False
         self.told = list[str]()
-        # A key that its object does not declare, and one that an object around it declares.
+        # `_undeclared`: a key is not declared by its object. `_strayed`: a key is declared by an enclosing object.
         self._undeclared = self._strayed = False
-        # An object or a list stands where the schema wants a text, and no key that is declared followed.
+        # An object or list is in place of a string, and no declared key followed.
         self._for_text = False
-        # A comma precedes the closing bracket of the last list; the value is printed by Python, which has more escapes.
+        # `_ended_by_comma`: a comma precedes the closing bracket of the last list. `_printed`: Python printed the
+        # value, with Python's escapes.
         self._ended_by_comma = self._printed = False
         self.plain = self.strict = True
         self.alone = False
 
     @property
     def schema(self) -> Schema:
-        """What the whole value should be."""
+        """The schema of the whole value."""
         if self._schema is None:
             self._schema = self.schema_later()
         return self._schema
 
     @property
     def marks_told(self) -> bool:
-        """True if a mark inside a string lacks its backslash: what follows told where the string ends."""
+        """True if a quotation mark inside a string lacks its backslash, so that the string's end was inferred."""
         return Oddity.INNER_QUOTES in self.odd
 
     @property
@@ -130,18 +131,18 @@ class StringReader:
 
     @property
     def is_told(self) -> bool:
-        """True if what follows told where a string or a bracket ends."""
+        """True if the end of a string or bracket was inferred from the following text."""
         return self.marks_told or self.lost_comma or self.completed
 
     def skip(self, pos: int) -> int:
-        """Return the position after blanks and comments."""
+        """Return the position after whitespace and comments."""
         if self.source.text[pos : pos + 1] not in _SKIPPED:
             return pos
         found = self.source.match(_PYTHON_COMMENT if self.python else _COMMENT, pos, bounded=False)
         return found.end() if found else pos
 
     def string(self, pos: int) -> tuple[str, int]:
-        """Return a string in quotation marks, up to the first mark after which the text goes on as after a value."""
+        """Return a quoted string, up to the first mark after which the text is valid after a value."""
         source, mark = self.source, MARKS[self.source.text[pos]]
         if mark in TYPOGRAPHIC:
             self.odd.add(Oddity.SMART_QUOTES)
@@ -165,23 +166,24 @@ class StringReader:
             self.in_string = True
             raise NoCall("a string without its end")
         text = source.text[start:at]
-        # With an odd number of marks inside, the last one is lost, and other calls may have been taken along.
+        # With an odd number of marks inside, the closing mark may be missing, and the string may include other calls.
         odd = (text.count(mark) - text.count("\\" + mark)) % 2
         named = bool(self._open) and not self._open[-1].listed and bool(self._open[-1].declared)
         if told and ((odd and not self._sure_end(text, at + 1)) or not named or self._may_have_ended(text)):
             self.in_string = True
             raise NoCall("a string may end elsewhere")
         self.told += [text] * told
-        # Who wrote no backslash before a mark wrote none in a path either: `say "x" in C:\new`.
+        # A model that omits backslashes before marks omits them in paths, too: `say "x" in C:\new`.
         self._paths |= has_doubtful_path(text)
         if mark == "'" and not self.python and "\\" in text:
             self._check_marks_of_python(text)
         return self._unescaped(text), at + 1
 
     def _sure_end(self, text: str, end: int) -> bool:
-        """Return whether a string with an odd number of marks inside can end only here: all of the text is one value,
-        and the string's end is that of all, or a key follows that its object needs. The mark that is lost must not be
-        one before a key: `"a, "b": "c"`.
+        """Return whether a string with an odd number of marks inside can end only here.
+
+        The text must be a single value, and the end of the value or a required key must follow. The missing mark must
+        not be one before a key: `"a, "b": "c"`.
         """
         if not self.alone or _DOUBLED_END.search(text) or _depth(text) > 0 or _OPENS_LAST.search(text):
             return False
@@ -194,14 +196,14 @@ class StringReader:
         return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
 
     def _unescaped(self, text: str) -> str:
-        """Return the text of a string without its escapes; NoCall if its backslashes can be read in two ways."""
+        """Return a string with its escapes decoded. Raise NoCall if its backslashes are ambiguous."""
         try:
             return unescape(text, python=self.python or self._printed)
         except ValueError as error:
             raise NoCall(str(error)) from None
 
     def _check_marks_of_python(self, text: str) -> None:
-        """Refuse a string in Python's marks whose escapes mean something else in Python: `'\\x1b'`."""
+        """Reject a single-quoted string with escapes that differ in Python: `'\\x1b'`."""
         try:
             value = unescape(text, python=True)
         except ValueError:
@@ -223,8 +225,8 @@ class StringReader:
         return self._unescaped(text), end + 3
 
     def _may_have_ended(self, text: str) -> bool:
-        """Return whether a string with marks inside may have ended: before a declared key, a key that is in
-        no object of its own, or a comment at its end.
+        """Return whether a string with marks inside may have ended earlier: before a declared key, a key outside of
+        any nested object, or a trailing comment.
         """
         if _LAST_COMMENT.search(text) or (self.python and _NEXT_ARGUMENT.search(text)):
             return True
@@ -237,7 +239,7 @@ class StringReader:
         return False
 
     def _may_end(self, pos: int) -> bool:
-        """Return whether a string may end before this position: a key, a bracket, or the end of all follows."""
+        """Return whether a string may end before this position: a key, a bracket, or the end of the value follows."""
         source, written = self.source, pos
         pos = self.skip(pos)
         if pos >= source.size:
@@ -252,7 +254,7 @@ class StringReader:
             return self._goes_on(pos, len(self._open))
         if self.closers and sign in "<[`>|" and source.match(self.closers, pos):
             return True
-        # A comma may be missing before a declared key, or what is between two items.
+        # A comma may be missing before a declared key, or `},` before the next item.
         if sign == "{":
             pos = self.skip(pos + 1)
         opened = self._open[-1] if self._open else None
@@ -260,7 +262,7 @@ class StringReader:
         return opened is not None and apart and self._is_key(pos, opened.declared)
 
     def _closes(self, pos: int) -> bool:
-        """Return whether brackets that are open close here, and the text goes on after them as the schema says."""
+        """Return whether open brackets close here, and text that the schema allows follows."""
         source, text, level = self.source, self.source.text, len(self._open)
         while level and text.startswith(self._open[level - 1].close, pos):
             level, pos = level - 1, pos + 1
@@ -271,7 +273,7 @@ class StringReader:
             pos = after if level and text.startswith(self._open[level - 1].close, after) else pos
         if pos >= source.size:
             return True
-        if level == len(self._open):  # other brackets: before a key of the call the string may end, and is refused
+        if level == len(self._open):  # other brackets: the string may end before a key of the call, and is rejected
             pos = self.skip(end_of(_BRACKETS, text, pos))
             known = frozenset[str]().union(*(each.declared for each in self._open))
             return text.startswith(",", pos) and self._is_key(self.skip(pos + 1), known)
@@ -282,7 +284,7 @@ class StringReader:
         return not self.marks_told and self._goes_on_loosely(pos, level)
 
     def _goes_on_loosely(self, pos: int, level: int) -> bool:
-        """Return whether closing brackets are too many, or a comma is missing before a key or another object."""
+        """Return whether there are surplus closing brackets, or a comma is missing before a key or another object."""
         source = self.source
         if not level and self.strict and not self.alone:
             return True
@@ -294,7 +296,7 @@ class StringReader:
         return self._is_key(self.skip(pos + 1) if source.text[pos] == "{" else pos, None)
 
     def _goes_on(self, pos: int, level: int) -> bool:
-        """Return whether a key or an item follows a comma in the bracket of that level."""
+        """Return whether a key or an item follows a comma in the bracket at `level`."""
         source = self.source
         if pos >= source.size:
             return True
@@ -309,7 +311,7 @@ class StringReader:
                 return found.group() == "["
             pos = self.skip(pos + 1)
             return source.starts("}", pos) or not opened.declared or self._is_key(pos, opened.declared)
-        if source.text[pos] == "{":  # the brackets before another item may be missing
+        if source.text[pos] == "{":  # the closing bracket before another item may be missing
             pos = self.skip(pos + 1)
             return source.starts("}", pos) or self._is_key(pos, opened.declared if self.marks_told else None)
         if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
@@ -318,7 +320,7 @@ class StringReader:
         return self._is_key(pos, opened.keys if self.marks_told else None)
 
     def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
-        """Return whether one of the keys begins here; any, if None."""
+        """Return whether one of the keys begins here; if `keys` is None, any key."""
         found = self.source.match(_NEXT_KEY, pos)
         return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
 
@@ -336,5 +338,5 @@ def _next_mark(text: str, mark: str, at: int) -> int:
 
 
 def _depth(text: str) -> int:
-    """Return how many more brackets a text opens than it closes."""
+    """Return the number of brackets that a text opens minus those that it closes."""
     return text.count("{") + text.count("[") - text.count("}") - text.count("]")

@@ -1,6 +1,6 @@
-"""What surrounds a call: code, fences, quotations, comments, listings, containers that show text.
+"""Surroundings of a call: code, fences, quotations, comments, listings, containers.
 
-`Prose` follows the text before a call line by line; its questions also look at the text after it.
+`Prose` tracks the text before a call line by line. Its methods may also take the text after the call.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from proxy.notations.source import end_of
 
 _FENCE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
 _FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
-# Marks that begin a quotation, each with those that may end it.
+# Opening quotation marks, each with its possible closing marks.
 _QUOTES = ('""', "''", "“”", "„“”", "‘’", "«»", "»«", "‹›", "「」", "『』", "””", "’’", "‚‘", "›‹")
 QUOTES = {marks[0]: marks[1:] for marks in _QUOTES}
-# What shows the text up to its end, which must follow: elements, code blocks of LaTeX, Org, templates and forums,
-# CDATA, here-documents, docstrings.
+# Containers show the text up to their end, which must follow: elements, code blocks of LaTeX, Org, templates and
+# forums, CDATA, here-documents, docstrings.
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
 # Comments that begin a line, and their ends.
 _COMMENTS = {"/*": "*/", "{-": "-}", "(*": "*)", "<#": "#>", "{#": "#}", "{{!--": "--}}", "<%--": "--%>", "<#--": "-->"}
@@ -33,7 +33,7 @@ _CONTAINER = re.compile(
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
-# Lines without any of these open no container.
+# Only lines that match this can open a container.
 _MAY_OPEN = re.compile(r"^[ \t]*[-.=+]{4}|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
 _ENDS = {
     "element": r"</{}\s*>",
@@ -49,12 +49,12 @@ _ENDS = {
     "here": r"^[ \t]*{}\b[;,)]*[ \t]*$",
 }
 _COMMENT = re.compile(r"<!--|-->")
-# A line of a listing: a sign, the mark of a comment, who wrote it, a number, a file and a number.
+# The prefix of a listing line: a sign, a comment mark, an author, a number, a file and a number.
 _LISTED = re.compile(
     r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
     r"|(?P<number>(?:[\w./\\-]+[:(])?[L\[]?\d{1,7}(?:(?:[ ]?[:|)\].→\t-]|[ ]{2,})+|[ ]\Z))[ \t]*)"
 )
-# What opens a string that holds all that follows: `(` of C++, `[[` of Lua, `$raw$` of SQL.
+# The opening delimiter of a raw string: `(` in C++, `[[` in Lua, `$raw$` in SQL.
 _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
 _MAY_QUOTE = re.compile(rf"[{''.join(QUOTES)}<|]|{_OPENS_STRING.pattern}")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
@@ -71,24 +71,24 @@ MAX_PARAGRAPH = MAX_LINE = 4096
 
 @dataclass
 class Container:
-    """What shows text until `end` matches."""
+    """A construct that shows text until `end` matches."""
 
     name: str
     end: re.Pattern[str]
 
 
 class Prose:
-    """The text of a reply up to some place."""
+    """The text of a reply up to the current position."""
 
     def __init__(self) -> None:
         self.fence = ""
-        # The line that has begun, and the lines before it since the last blank one.
+        # The current line, and the lines before it since the last blank line.
         self.line = ""
         self.paragraph = ""
         self.comment = False
         self.container: Container | None = None
         self.list_indent = -1
-        # How far the head of a block scalar or a literal block is indented; -1 outside of one.
+        # Indentation of the head of a block scalar or literal block; -1 outside of one.
         self.block_indent = -1
         self.in_diff = False
         self.blank_before = True
@@ -97,7 +97,7 @@ class Prose:
         self.any = False
 
     def feed(self, text: str) -> None:
-        """Follow more text."""
+        """Add text."""
         if not text:
             return
         self.any = self.any or not text.isspace()
@@ -140,11 +140,11 @@ class Prose:
         self.paragraph = (self.paragraph + line + "\n")[-MAX_PARAGRAPH:]
 
     def _is_indented(self, line: str) -> bool:
-        """Return whether a line is indented as code is."""
+        """Return whether a line is indented like code."""
         return _indent(line.replace("\t", " " * 4)) >= max(self.list_indent, 0) + 4
 
     def _container_after(self, line: str) -> Container | None:
-        """Return the container that is open after a line."""
+        """Return the container left open by a line."""
         pos, container = 0, self.container
         while True:
             if container is not None:
@@ -159,7 +159,7 @@ class Prose:
 
     @property
     def before(self) -> str:
-        """The paragraph up to the place."""
+        """The paragraph up to the current position."""
         return self.paragraph + self.line
 
     def in_code(self) -> bool:
@@ -171,33 +171,33 @@ class Prose:
         return bool(open_run(self.before))
 
     def in_region(self) -> bool:
-        """Return whether this is in a fence or a comment: what begins here ends here, whatever its lines look like."""
+        """Return whether the position is in a fence or an HTML comment."""
         return bool(self.fence) or self.comment or self.line.rfind("<!--") > self.line.rfind("-->")
 
     def _in_block(self, line: str) -> bool:
-        """Return whether a line belongs to a block scalar or a literal block, by its indentation."""
+        """Return whether the indentation of a line puts it in a block scalar or literal block."""
         return 0 <= self.block_indent < _indent(line)
 
     def open_container(self) -> Container | None:
-        """Return the container that is open here."""
+        """Return the container open at the current position; None if there is none."""
         return self._container_after(self.line)
 
     def indented(self) -> bool:
-        """Return whether the line is indented as code is."""
+        """Return whether the current line is indented like code."""
         if not self.any or not self._is_indented(self.line + "x"):
             return False
         return self.blank_before or self.in_indented
 
     def listed(self) -> str:
-        """Return the mark with which the line begins as a listing's do; empty if it begins with none."""
+        """Return the listing mark at the start of the current line; empty if there is none."""
         return _listing_mark(self.line)
 
     def is_listed_before(self) -> bool:
-        """Return whether the line before begins like this one."""
+        """Return whether the previous line begins with the same listing mark as the current one."""
         return not self.blank_before and _listing_mark(self.last_line) == self.listed()
 
     def may_be_shown(self) -> bool:
-        """Return whether what follows a call here could show that it is quoted, in a sentence or in a listing."""
+        """Return whether a call here may be quoted, in a sentence or in a listing, depending on the text after it."""
         return bool(self.line.strip() or self.container or _MAY_QUOTE.search(self.before))
 
     def quoted(self, behind: str) -> bool:
@@ -222,15 +222,15 @@ class Prose:
         return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
 
     def behind_quote(self) -> bool:
-        """Return whether a quotation mark precedes directly."""
+        """Return whether the current line ends with an opening quotation mark."""
         return self.line.rstrip().endswith(tuple("\"'“„«‘「『`"))
 
 
 class JsonStrings:
-    """The strings of JSON that is not a call and cannot be decoded: what they show does not count.
+    """Strings in undecodable JSON that is not a call. Calls in these strings do not count.
 
-    The JSON goes on until a blank line, a string until its mark or the end of its line. Positions are those of the
-    reply, of which a text is the part from `base` on.
+    The JSON continues until a blank line, a string until its closing mark or the end of its line. Positions count from
+    the start of the reply; a text begins at position `base`.
     """
 
     def __init__(self) -> None:
@@ -238,11 +238,11 @@ class JsonStrings:
         self._inside = False
 
     def begin(self, pos: int) -> None:
-        """Follow JSON that begins at a position."""
+        """Start tracking JSON at a position."""
         self._pos, self._inside = pos, False
 
     def holds(self, text: str, base: int, at: int) -> bool:
-        """Return whether text[at] is in a string; positions only grow."""
+        """Return whether text[at] is in a string. Positions must not decrease."""
         if self._pos < 0:
             return False
         for found in _JSON_MARK.finditer(text, max(self._pos - base, 0), at):
@@ -259,7 +259,7 @@ class JsonStrings:
 
 
 def _container(found: re.Match[str]) -> Container:
-    """Return what was opened, with its end."""
+    """Return the container that was opened."""
     kind = str(found.lastgroup)
     name = found[kind]
     if kind == "block":
@@ -272,7 +272,7 @@ def _indent(line: str) -> int:
 
 
 def _listing_mark(line: str) -> str:
-    """Return what a line of a listing has in common with the others at its beginning; empty if it is none."""
+    """Return the mark that the line shares with other lines of its listing; empty if it is not a listing line."""
     found = _LISTED.match(line)
     if found is None:
         return ""
@@ -281,17 +281,17 @@ def _listing_mark(line: str) -> str:
 
 
 def _is_open(mark: str, end: str, text: str) -> bool:
-    """Return whether a quotation that `mark` begins and `end` ends is open after a text."""
+    """Return whether a quotation from `mark` to `end` is open after a text."""
     if mark == end:
         if any(mark in ends and other != mark and other in text for other, ends in QUOTES.items()):
-            return False  # it ends what the other one began
+            return False  # it closes another opening mark
         count = len(re.findall(rf"(?<!\w){re.escape(mark)}|{re.escape(mark)}(?!\w)", text))
         return count % 2 == 1 or text.endswith(mark)
     return text.rfind(mark) > text.rfind(end)
 
 
 def open_run(text: str) -> str:
-    """Return the run of backticks that begins a code span which is still open."""
+    """Return the run of backticks that opened a code span still open after a text; empty if there is none."""
     open_ = ""
     for run in _RUN.findall(text):
         if not open_:

@@ -1,4 +1,4 @@
-"""The notations as tables: what opens and closes a call, how keys and values stand in it. A new one is a line here."""
+"""Tables of notations: openers and closers of calls, markup of keys and values. A new notation is a new line here."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import regex
 
 
 def alternatives(words: Iterable[str]) -> str:
-    """Return a pattern of literals, the longest first."""
+    """Return a pattern of alternative literals, longest first."""
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) or r"\b\B"
 
 
 SEP = "]<]minimax[>["
-# Wrappers that are tags, by their word; any namespace, suffix or DSML's bars may stand around it.
+# Words of wrappers that are tags. Any namespace, suffix or DSML bars may surround them.
 WRAPPER_WORDS = (
     "tool_call",
     "tool_calls",
@@ -33,10 +33,10 @@ WRAPPER_WORDS = (
     "tool_use",
     "Call",
 )
-# Tags with the name of a call or of a key in them: `<function=read>`, `<parameter name="path">`.
+# Words of tags that contain the name of a call or a key: `<function=read>`, `<parameter name="path">`.
 CALL_WORDS = ("function", "invoke")
 PARAMETER_WORDS = ("parameter", "param", "argument", "arg")
-# Wrappers that are no tags: the opener, its closers, whether it counts without one.
+# Wrappers that are tokens: the opener and its closers.
 PLAMO = "<|plamo:{}_tool_{}:plamo|>"
 TOKENS = {
     "[TOOL_CALLS]": ("[/TOOL_CALLS]",),
@@ -74,10 +74,10 @@ TOKENS = {
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
 }
-# Of these the opener is a token, and a whole call after it is enough.
+# Openers that need no closer after a complete call.
 NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
 WEAK_TOKENS = frozenset(("[Tool call:",))
-# Between a wrapper, a name and its arguments; they say nothing.
+# Meaningless tokens between a wrapper, a name and its arguments.
 FILLERS = (
     "<|plugin|>",
     "<|constrain|>json",
@@ -144,7 +144,7 @@ END_OF_TURN = (
     "<|close|>response<|sep|>",
     "<|end_message|>",
 )
-# After a call it is left over; elsewhere it closes what the model has opened.
+# Leftovers after a call. Elsewhere they close what the model opened.
 BEHIND_CALL = ("</answer>",)
 BEFORE_TEXT = (
     "</think>",
@@ -163,7 +163,7 @@ BEFORE_TEXT = (
 # Tags.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
 NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
-# JSON's words for the parts of a call.
+# JSON keys for the parts of a call.
 NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
 ARGUMENT_WORDS = (
     *("arguments", "parameters", "args", "params", "input", "action_input", "tool_input", "kwargs", "parsed_arguments"),
@@ -171,7 +171,7 @@ ARGUMENT_WORDS = (
 LIST_WORDS = ("tool_calls", "tool_uses", "calls", "function_calls")
 BESIDE_WORDS = frozenset(("id", "type", "tool_call_id", "index", "call_id"))
 
-# How a key and its raw value are written: a style is a pair of patterns. `K` is the key, `T` the type that it says.
+# Styles of keys with raw values: the patterns of opener and closer. `K` is the key, `T` the declared type.
 _C, _P = alternatives(CALL_WORDS), alternatives(PARAMETER_WORDS)
 _S = r"(?:\]<\]minimax\[>\[)?"
 _W = rf"{_NS}?(?:{alternatives(WRAPPER_WORDS)})(?::\w+)?"
@@ -209,15 +209,15 @@ STYLES = {
 }
 
 
-# The styles in whose patterns the declared keys are.
+# Styles with the declared keys in their patterns.
 KEYED_STYLES = frozenset(("element", "pair"))
-# Behind MiniMax M3's token the name of any element but a wrapper may be a key.
+# After MiniMax M3's token, the name of any element except a wrapper may be a key.
 KEY_ELEMENT = regex.compile(rf"{re.escape(SEP)}<(?!(?:{_W})\s*>)(?P<K>[A-Za-z_$][\w.-]*)>")
 
 
 @functools.lru_cache(maxsize=256)
 def style_opener(style: str, keys: tuple[str, ...]) -> regex.Pattern[str]:
-    """Return what opens a value in one style."""
+    """Return the pattern of a value's opener in one style."""
     opens, _ = _with_keys(style, keys)
     return regex.compile(opens)
 
@@ -226,7 +226,7 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
     opens, closes = STYLES[style]
     if style not in KEYED_STYLES:
         return opens, closes
-    # In any letters and with any separators.
+    # Keys in any case and with any separators.
     spelled = "|".join("[_.-]?".join(re.sub(r"[\W_]", "", key)) for key in keys)
     exact = alternatives(keys)
     words = {"{ns}": f"{_NS}?", "{keys}": exact, "{spelled}": f"{exact}|(?i:{spelled or exact})", "{{": "{", "}}": "}"}
@@ -236,7 +236,7 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
 
 
 def family(style: str, keys: tuple[str, ...] = (), elements: tuple[str, ...] = ()) -> re.Pattern[str]:
-    """All the marks that structure a call in one style; the first of the elements that hold calls is open."""
+    """Return the pattern of all tags in a call of one style. `elements` hold calls; the first of them is open."""
     opens, closes = _with_keys(style, keys)
     begins, ends = (f"<(?:{alternatives(elements)})>|", f"</{re.escape(elements[0])}>|") if elements else ("", "")
     return re.compile(
@@ -244,7 +244,7 @@ def family(style: str, keys: tuple[str, ...] = (), elements: tuple[str, ...] = (
     )
 
 
-# What opens a call anywhere.
+# Openers of calls that count anywhere in a reply.
 STRONG = regex.compile(
     rf"{alternatives(TOKENS)}|{WRAPPER_OPEN}|(?:<\|start\|>\s?assistant\s*(?:to=|<\|channel\|>\s*\w+\s+to=)"
     r"|<\|channel\|>\s*\w+ to=|<\|start\|>\s?assistant<\|channel\|>\s*(?:commentary|final)\b"

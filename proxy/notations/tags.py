@@ -1,4 +1,4 @@
-"""Calls in tags: a name in an opening tag, in a sub-tag, or as the tag itself; keys and raw values in tags."""
+"""Calls in tags. The name is in an opening tag, in a sub-tag, or the tag itself; keys and raw values are in tags."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
 CALL_TAG = regex.compile(n.CALL_OPEN)
 CALL_END = regex.compile(n.CALL_CLOSE)
 VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternatives(n.PARAMETER_WORDS)})(?::\w+)?>")
-# Closers that are tokens, and what may be left over behind a call.
+# Closers that are tokens, and leftovers after a call.
 CLOSING_TOKENS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 LEFT = Tokens((*n.END_OF_TURN, *n.BEHIND_CALL, *CLOSING_TOKENS))
 TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
@@ -37,16 +37,17 @@ _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
 _LINE_END = re.compile(r"\r?\n[ \t]*\Z")
 _NAMED = re.compile(r"name\s*=")
 _NO_KEY = re.compile(r"[=<>\"'{}]")
-# An opening tag is no longer.
+# Maximum length of an opening tag.
 MAX_TAG = 250
 _family = functools.lru_cache(maxsize=256)(n.family)
 
 
 class TagReader(ABC):
-    """Reads calls in tags. What is not in tags it leaves to the reader of whole calls, which is one (`CallReader`).
+    """Reader of calls in tags. Its subclass `CallReader` reads everything else.
 
-    After a reading, `closed` says whether the wrapper or message is closed, and `deep` that what could not be read may
-    show anything. `last` is the value that was read last, `uneven`: it begins on a line of its own, its end tag not.
+    State after a read: `closed`, the wrapper or message is closed; `deep`, the unreadable text may contain anything, so
+    calls in it do not count; `last`, the last value; `uneven`, the last value begins on a new line but its end tag does
+    not.
     """
 
     def __init__(self, source: Source, tools: ToolSet) -> None:
@@ -56,15 +57,15 @@ class TagReader(ABC):
 
     @abstractmethod
     def tool(self, name: str) -> Tool | None:
-        """Return the offered tool that a name means."""
+        """Return the offered tool that a name refers to."""
 
     @abstractmethod
     def opener(self, pos: int) -> Opener | None:
-        """Return what opens a wrapper at a position."""
+        """Return the wrapper opener at a position; None if there is none."""
 
     @abstractmethod
     def closer(self, pos: int, opener: Opener) -> int:
-        """Return the position after the end of a wrapper; -1 if none is here."""
+        """Return the position after a wrapper's closer; -1 if there is none here."""
 
     @abstractmethod
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
@@ -72,19 +73,19 @@ class TagReader(ABC):
 
     @abstractmethod
     def named(self, pos: int, opener: Opener | None) -> ReadCalls:
-        """Return the call that a name and its arguments are."""
+        """Return the call that consists of a name and arguments."""
 
     @abstractmethod
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
-        """Return the object that a call's arguments are."""
+        """Return the arguments object of a call, and its end."""
 
     def ends_turn(self, pos: int) -> int:
-        """Return the position after an end-of-turn token or a closer that is a token; 0 if none is here."""
+        """Return the position after an end-of-turn token or a closing token; 0 if there is none here."""
         token = self.source.token(LEFT, pos)
         return pos + len(token) if token else 0
 
     def orphan_end(self, pos: int) -> int:
-        """Return the position after a closing tag of a wrapper, a call or a value; 0 if none is here."""
+        """Return the position after a closing tag of a wrapper, call or value; 0 if there is none here."""
         if self.source.text[pos] not in "<]":
             return 0
         ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
@@ -93,7 +94,7 @@ class TagReader(ABC):
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def tag_call(self, pos: int, opener: Opener | None) -> ReadCalls:
-        """Read a call in tags: its name in an opening tag, in a sub-tag, or as the tag."""
+        """Read a call whose name is in an opening tag, in a sub-tag, or the tag itself."""
         if found := self.source.match(CALL_TAG, pos):
             if found.group() == "<|tool_call:start|>":
                 return self.named(self.source.blanks(found.end()), opener)
@@ -106,7 +107,7 @@ class TagReader(ABC):
         raise NoCall("a tag of a call was expected")
 
     def _in_call_tag(self, pos: int, tag: str, at: int) -> ReadCalls:
-        """Read `<function=NAME>`, keys as tags or JSON, `</function>`."""
+        """Read `<function=NAME>`, tags or JSON, `</function>`."""
         source, named = self.source, TAG_NAME.search(tag)
         if named is None:
             raise NoCall("a name was expected")
@@ -118,7 +119,7 @@ class TagReader(ABC):
             return [Call(self.tool(name), name, {}, pos, at)], at
         tool, at = self.tool(name), source.blanks(at)
         while source.starts(tag, at):
-            at = source.blanks(at + len(tag))  # the opening tag is there twice
+            at = source.blanks(at + len(tag))  # the opening tag is repeated
         value, at, told = self._values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
@@ -138,7 +139,7 @@ class TagReader(ABC):
         return read.value, read.end, read.told
 
     def _may_begin(self, pos: int) -> bool:
-        """Return whether what follows the name of a call can be its own."""
+        """Return whether the text after the name of a call may belong to the call."""
         source = self.source
         if source.text[pos] not in "<]":
             return bool(self.ends_turn(pos))
@@ -156,7 +157,7 @@ class TagReader(ABC):
         return self.closer(pos, Opener(0)) >= 0
 
     def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
-        """Read `<name>NAME</name>`, then `<arguments>` around JSON or tags, or these alone."""
+        """Read `<name>NAME</name>`, then JSON or tags, maybe inside `<arguments>`."""
         source, tool = self.source, self.tool(name)
         inner = source.match(SUBARGS, at)
         if inner:
@@ -171,13 +172,13 @@ class TagReader(ABC):
         return [Call(tool, name, value, pos, at, told=told)], at
 
     def _in_element(self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None) -> ReadCalls:
-        """Read `<NAME>`, keys as tags or JSON, or the one text that the tool needs, `</NAME>`."""
+        """Read `<NAME>`, then tags, JSON, or the tool's only required string, then `</NAME>`."""
         source, name, at, told = self.source, found.group(1), self.source.blanks(found.end()), False
         end_tag = "</tool>" if "tool:" in found.group() else f"</{name}>"
         value: JsonObject = {}
         closes = source.starts("</", at)
         if source.text.startswith("{", at) or source.starts(n.SEP, at) or (source.starts("<", at) and not closes):
-            # Without a wrapper, the call of any tool may follow.
+            # Without a wrapper, a call of any tool may follow.
             value, at, told = self._values(at, tool, (name, *(each.name for each in self.tools)))
         elif not closes or tool.required:
             value, at = self._only_text(found, end_tag, tool)
@@ -191,7 +192,7 @@ class TagReader(ABC):
         return [Call(tool, name, value, pos, at, told=told)], at
 
     def _only_text(self, opening: regex.Match[str], end_tag: str, tool: Tool) -> tuple[JsonObject, int]:
-        """Return the one text that a tool needs, up to an end tag."""
+        """Return the tool's only required string, up to an end tag."""
         texts = [key for key in tool.required if tool.is_text(key)]
         end = self.source.find(end_tag, opening.end())
         text = self.source.text[opening.end() : end]
@@ -207,9 +208,9 @@ class TagReader(ABC):
     # -- keys and values --------------------------------------------------------------------------------------------
 
     def tag_values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int]:
-        """Read keys and raw values, up to what is none; return them, and where that is.
+        """Return the keys and raw values from a position, and their end.
 
-        `elements` are elements that hold calls, the open one first.
+        `elements` are the names of elements that contain calls; the first one is open.
         """
         source, values, given = self.source, JsonObject(), set[str]()
         style = self.key_style(source.blanks(at), tool)
@@ -248,7 +249,7 @@ class TagReader(ABC):
             if end.unended or not self.last.holds_keys:
                 spans.append((self.last, end.end))
         if tool and (missing := tool.required - given):
-            # One of its values may have taken a required one along.
+            # One of the values may include a required one.
             for value, stop in spans:
                 for inner in value.between(value.own.end, stop):
                     if inner.key and not inner.closing and inner.end <= stop and tool.meant(inner.key) in missing:
@@ -257,12 +258,12 @@ class TagReader(ABC):
 
     @staticmethod
     def _end_of(value: RawValue, written: Mark) -> RawEnd:
-        """Return the end of a value; `written` is the first of its openers."""
+        """Return the end of a value; `written` is its first opener if the opener is repeated."""
         end = value.find_end()
         if written.end == value.own.end:
             return end
         if value.shown(end.end)[0]:
-            # The second opener is the value's: it shows an end tag for it.
+            # The second opener is part of the value, which also contains its end tag.
             value.own = written
             return value.find_end()
         if not value.source.text[value.own.end : end.end].strip():
@@ -270,7 +271,7 @@ class TagReader(ABC):
         return end
 
     def _skip_doubled(self, mark: Mark, marks: Marks) -> None:
-        """Move the mark's end behind the last of several equal opening tags."""
+        """Move the mark's end after the last of several equal opening tags."""
         source, tag = self.source, self.source.text[mark.start : mark.end]
         opened = tag[tag.rindex("<") :] if mark.kind == "arg_value" else tag
         while (after := source.blanks(mark.end)) < source.size:
@@ -283,7 +284,7 @@ class TagReader(ABC):
                 return
 
     def key_style(self, at: int, tool: Tool | None) -> str:
-        """Return the style of the key that begins here; empty if none does."""
+        """Return the style of the key at a position; empty if there is none."""
         for style in n.STYLES:
             if style == "element" and tool is None:
                 continue
@@ -293,14 +294,14 @@ class TagReader(ABC):
         return ""
 
     def _keys_at(self, at: int, style: str, tool: Tool | None) -> tuple[str, ...]:
-        """Return the keys that tags of a style may name: the tool's, and that of an element that begins here."""
+        """Return the keys that tags of a style may name: the tool's keys, and that of an element at the position."""
         if tool is None or style not in n.KEYED_STYLES:
             return ()
         own = self.source.match(n.KEY_ELEMENT, at) if style == "element" else None
         return tuple(dict.fromkeys((*tool.properties, *([own["K"]] if own else []))))
 
     def _marks_at(self, at: int, style: str, tool: Tool | None, elements: tuple[str, ...]) -> Marks:
-        """Return what finds the marks of the family that begins here, spelled as it begins."""
+        """Return the finder of marks in the notation that begins at a position, with the same spelling."""
         keys = self._keys_at(at, style, tool)
         prefix = n.SEP if self.source.text.startswith(n.SEP, at) else ""
         if not prefix and (bars := _BARS.match(self.source.text, at)):
@@ -308,9 +309,9 @@ class TagReader(ABC):
         return _FamilyMarks(self.source, _family(style, keys, elements), prefix, style == "pair")
 
     def _typed(self, written: RawValue, end: RawEnd, style: str, *, unended: bool) -> Json:
-        """Return the value of a raw text as the schema says; NoCall if the text has another reading.
+        """Return a raw text as a value of the schema's type. Raise NoCall if it has another reading.
 
-        `unended`: the end tag of the value before is missing.
+        `unended`: the end tag of the previous value is missing.
         """
         tool, mark, marks = written.tool, written.own, written.marks
         text = self.source.text[mark.end : end.end]
@@ -325,7 +326,7 @@ class TagReader(ABC):
         if tool is None:
             return text
         prefix = n.SEP if n.SEP in text else ""
-        # Elements in one that is no key are the tool's own arguments.
+        # Elements inside an undeclared element are the tool's own arguments.
         schema = tool.compiled if prefix and mark.key not in tool.properties else tool.parameter(mark.key)
         free = "string" in schema.types and not schema.is_unlisted(text.strip())
         nested = style == "element" and schema.types & {"array", "object"}
@@ -344,8 +345,8 @@ class TagReader(ABC):
         return _literal(text, value)
 
     def _trimmed(self, text: str, mark: Mark, tag: str, style: str, unended: bool) -> str:
-        """Return a raw value without the line ends that its template writes around it."""
-        # Where the tag is there twice, the line may end behind the first.
+        """Return a raw value without the line ends that its chat template adds."""
+        # If the tag is repeated, the line may end after the first one.
         padded = f"\n{text}" if "\n" in tag and not text.startswith(("\n", "\r\n")) else text
         if tag.startswith("<rfl:"):
             return _unpadded(padded, unended)
@@ -360,18 +361,18 @@ class TagReader(ABC):
 
 
 class _FamilyMarks:
-    """Finds the tags that structure a call in one family, spelled with `prefix`."""
+    """Finder of the tags of a call in one notation, spelled with `prefix`."""
 
     def __init__(self, source: Source, pattern: re.Pattern[str], prefix: str, bare_keys: bool) -> None:
         self._source, self._pattern, self._prefix, self._bare_keys = source, pattern, prefix, bare_keys
 
     def __call__(self, pos: int, here: bool = False) -> Mark | None:
-        """Return the next mark from a position, or the one at it."""
+        """Return the next mark from a position or, with `here`, the mark exactly at it; None if there is none."""
         while True:
             found = self._at(pos) if here else self._next(pos)
             if found is None:
                 return None
-            # A pair without the opener of its value in the middle of a text is shown.
+            # A pair that lacks its value's opener, in the middle of text, is part of the text.
             shown = not here and found.groupdict().get("K2") and "arg_value" not in found.group()
             if self._prefix in found.group() and not shown:
                 return _mark(found)
@@ -412,7 +413,7 @@ _LEVELS = {
 
 
 def _mark(found: re.Match[str]) -> Mark:
-    """Return the mark of a match of a family's pattern."""
+    """Return the mark for a match of a notation's pattern."""
     groups, start, end = found.groupdict(), found.start(), found.end()
     if groups["vo"] is not None:
         key = (groups["K"] or groups.get("K2") or "").strip()
@@ -427,13 +428,13 @@ def _mark(found: re.Match[str]) -> Mark:
 
 
 def spelling(tag: str) -> str:
-    """Return how a tag is spelled: its namespace and its word; empty for a token."""
+    """Return the spelling of a tag: its namespace and word; empty for a token."""
     found = _SPELLING.match(tag)
     return found.group(1) if found and not found.group(1).startswith("|") else ""
 
 
 def _literal(text: str, value: Json) -> Json:
-    """Return what a text is a tolerant literal of; the value given if it is none."""
+    """Return the value of a tolerant literal; `value` if the text is not one."""
     if not text.lstrip().startswith(("{", "[")):
         return value
     inner = Source(text.strip(), True)
@@ -445,7 +446,7 @@ def _literal(text: str, value: Json) -> Json:
 
 
 def _unpadded(text: str, unended: bool = False) -> str:
-    """Return a value without the line ends of the markup around it."""
+    """Return a value without the line ends of the surrounding markup."""
     padded = text.startswith(("\n", "\r\n"))
     if padded:
         text = text.removeprefix("\r").removeprefix("\n")

@@ -1,7 +1,7 @@
-"""Reasoning in the text of a reply: how it begins and ends, and what separates it from the text (F11, F70, F71).
+"""Markers of reasoning in the text of a reply, and its separation from the text (F11, F70, F71).
 
-Nothing in reasoning is a call. Only if a reply is nothing but reasoning that never ends, a call in a wrapper at its
-very end is meant.
+Nothing in reasoning is a call. The one exception: a wrapped call at the very end of a reply that consists only of
+unclosed reasoning.
 
     <think>I could call <tool_call>{"name": "read", "arguments": {…}}</tool_call>.</think>It is done.    no call
     <think>I read the file. <tool_call>{"name": "read", "arguments": {…}}</tool_call>                    a call
@@ -18,7 +18,7 @@ from proxy.notations.surroundings import Prose
 
 
 class Section(Enum):
-    """What is between two markers: reasoning; the last answer, in which nothing is called; any other text."""
+    """Kind of text between two markers: reasoning, the final answer (no calls count in it), or other text."""
 
     THOUGHT = "thought"
     ANSWER = "answer"
@@ -27,9 +27,9 @@ class Section(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarkers:
-    """How reasoning begins, and what ends it; `may_begin` if the prompt may have begun it already.
+    """Opener and closers of reasoning. `may_begin`: the prompt may have opened it.
 
-    `section` is what is between them: some formats mark the answer too.
+    `section` is the kind of text between them: some formats mark the answer, too.
     """
 
     opener: str
@@ -61,18 +61,18 @@ _ENDS = ("<|end|>", "<|return|>")
 _BARE_ENDS = (*_ENDS, "<|start|>")
 HARMONY = (
     _row("<|channel|>analysis<|message|>", *_BARE_ENDS),  # gpt-oss (F11)
-    # Its last answer shows what it likes: no recipient in it calls anything.
+    # No recipient in the final answer calls anything.
     _row("<|channel|>final<|message|>", *_BARE_ENDS, section=Section.ANSWER),
     _row("<|start|>assistant<|channel|>final<|message|>", *_ENDS, section=Section.ANSWER),
     _row("<|start|>assistant<|channel|>analysis<|message|>", *_ENDS),
-    # Text for the user between two calls.
+    # Text for the user between calls.
     _row("<|channel|>commentary<|message|>", *_ENDS, "<|call|>", section=Section.TEXT),
     _row("<|start|>assistant<|channel|>commentary<|message|>", *_ENDS, "<|call|>", section=Section.TEXT),
 )
 _OF_MANY = (THINK, MM_THINK, SEED_THINK, MISTRAL, COHERE, GEMMA, *HARMONY)
 _OF_FEW = (KIMI_K3, HY3, PLAMO, APERTUS, *INKLING, *SOLAR)
 ALL_MARKERS = (*_OF_MANY, *_OF_FEW)
-# Reasoning that is never separated from the text.
+# Reasoning that is never separated.
 NEVER_SEPARATED = (
     _row("<thinking>", "</thinking>"),
     _row("<thought>", "</thought>"),
@@ -81,26 +81,26 @@ NEVER_SEPARATED = (
     _row("[unused16]", "[unused17]"),
     _row("◁think▷", "◁/think▷"),
 )
-# Looked for in every reply. Unless the rules say that reasoning is in the text, the end of a rare marker is text if its
-# opener is missing: a server that leaves such a token in the text has its own reasons.
+# Markers to find in every reply. A rare closer without its opener stays text unless the rules declare reasoning in the
+# text: a server that leaves such a token in the text does so on purpose.
 REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
-# A closer that begins the next message as well: it is read again as that.
+# Closers that also begin the next message. They are read again as its start.
 SHARED_CLOSERS = frozenset(("<|start|>",))
 _QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 
 
 def shown(opener: str, *closers: str) -> ReasoningMarkers:
-    """Return what some formats write around the text that is meant for the user."""
+    """Return the markers that some formats write around text for the user."""
     return ReasoningMarkers(opener, closers, section=Section.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """How reasoning is separated from the text of a reply, where the proxy does that.
+    """Settings for separating reasoning from the text of a reply.
 
-    `markers` are those of the model's family, whose name is `family`, or "" if it is not known. `begun` is the opener
-    with which the prompt ends, if it opens reasoning. `unknown`: it may do so; the text before the first closer then
-    counts as reasoning once that comes.
+    `markers` are the markers of the model's family, and `family` is its name, or "" if unknown. `begun` is the opener
+    at the end of the prompt, if any. `unknown`: the prompt may have opened reasoning, so the text before the first
+    closer counts as reasoning once that closer arrives.
     """
 
     markers: tuple[ReasoningMarkers, ...] = REASONING_MARKERS
@@ -110,7 +110,7 @@ class Thoughts:
 
 
 class Mark(Enum):
-    """What a mark in the text says of what follows; `STRAY`: of what precedes it, which nothing opened."""
+    """Kind of the text after a mark. STRAY: the text before the mark was reasoning without an opener."""
 
     THOUGHT = "thought"
     TEXT = "text"
@@ -119,10 +119,10 @@ class Mark(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """The openers and the ends of reasoning that are looked for in one reply.
+    """Openers and closers of reasoning in one reply.
 
-    `orphan_ends` count although nothing in the reply opened it: the prompt did. `separated` are the markers of what is
-    separated from the text, by opener, and `text_ends` the ends of marked text in which calls count.
+    `orphan_ends` are closers that count without an opener, because the prompt may have opened reasoning. `separated`
+    are the markers of separated text, by opener. `text_ends` are the closers of marked text in which calls count.
     """
 
     openers: Tokens
@@ -137,7 +137,7 @@ _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for close
 
 @functools.lru_cache(maxsize=64)
 def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
-    """Return the marks of a reply whose reasoning is separated by these markers; none are if there are no markers."""
+    """Return the marks of a reply with reasoning separated by these markers; without markers, none is separated."""
     closers = {row.opener: row.closers for row in (*ALL_MARKERS, *NEVER_SEPARATED, *markers)}
     return Marks(
         Tokens(closers),
@@ -149,10 +149,10 @@ def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
 
 
 def is_shown(source: Source, at: int, end: int, prose: Prose) -> bool:
-    """Return whether the closer text[at:end] is only shown in the reasoning, after `prose`.
+    """Return whether the closer text[at:end] is only mentioned in the reasoning, after `prose`.
 
-    Markdown is not kept strictly in reasoning, which must end all the same: a closer is shown between quotation marks,
-    or as a tag of code in the middle of a line.
+    Models write sloppy Markdown in reasoning, and the reasoning must end anyway. So a closer is only mentioned if it is
+    between quotation marks, or a tag inside code in the middle of a line.
     """
     text, in_code = source.text, prose.in_code()
     before, behind = text[max(at - 1, 0) : at], text[end : end + 1]

@@ -1,4 +1,4 @@
-"""C10: what cannot be read is never lost. A call in every notation, cut at every place: the same call, or its text."""
+"""C10: unreadable text is never lost. A call in any notation, cut anywhere, is the same call or its text."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PLAIN = {
     **{word: f"<{word}>{OBJECT}</{word}>" for word in tables.WRAPPER_WORDS},
 }
 ROWS = {**RENDERED, **{name: text for name, text in PLAIN.items() if name not in "".join(RENDERED.values())}}
-# Nothing of a call is written in a header without its message.
+# A header without its message contains no part of a call.
 HEADERS = ("<|start|>", "<|channel|>")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_a_cut_call_is_the_same_call_or_its_text(name: str) -> None:
-    """Only an opener alone is dropped."""
+    """Only a lone opener is dropped."""
     text = ROWS[name]
     assert repaired(read(text, TOOLS).calls, TOOLS) == [CALL]
     for end in range(1, len(text) + 1):

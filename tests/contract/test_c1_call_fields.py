@@ -1,7 +1,6 @@
-"""C1: what an entry of `tool_calls` says beside index, id, name and arguments leaves once, at the entry of its call,
-whatever becomes of that.
+"""C1: additional fields of a `tool_calls` entry are sent exactly once, with their call, even if the call is repaired.
 
-Gemini ties a call to its thoughts by a signature, and refuses the next request that lacks it:
+Gemini ties a call to its reasoning by a signature, and rejects the next request if it is missing:
 
     {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": "{}"},
      "extra_content": {"google": {"thought_signature": "CtwB..."}}}
@@ -36,7 +35,7 @@ KNOWN = frozenset(("index", "id", "type", "function"))
 
 
 def signed(*said: Any, mark: object = SIGNED, inside: object = None) -> dict[str, Any]:
-    """A piece of a call with a field of its own, and with one in its function if that is to have one."""
+    """Return a piece of a call with an additional field, and with `inside` in its function if given."""
     entry = {**piece(*said), "extra_content": mark}
     if inside is not None:
         entry["function"] = {**entry["function"], "x_inside": inside}
@@ -53,7 +52,7 @@ def bytes_that_came(entries: list[dict[str, Any]]) -> bytes:
 
 
 def relayed(entries: list[dict[str, Any]], *, flush: bool = False, **task: Any) -> bytes:
-    """What leaves of a stream of these entries of `choices`; `flush`: nothing may wait for long."""
+    """Return the output for a stream of these `choices` entries; `flush`: nothing may be held for long."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, **task))
     stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
     sent = b""
@@ -67,7 +66,7 @@ def relayed(entries: list[dict[str, Any]], *, flush: bool = False, **task: Any) 
 
 
 def pieces_in(sent: bytes) -> list[dict[str, Any]]:
-    """The entries of `tool_calls` that a client gets, in order."""
+    """Return the `tool_calls` entries that a client receives, in order."""
     found: list[dict[str, Any]] = []
     for line in sent.split(b"\n\n"):
         data = line.removeprefix(b"data: ")
@@ -79,7 +78,7 @@ def pieces_in(sent: bytes) -> list[dict[str, Any]]:
 
 
 def fields_in(pieces: list[dict[str, Any]]) -> list[tuple[int, str, object]]:
-    """The index of a call, the field's name and its value, each as often as it came."""
+    """Return call index, name and value of every additional field received."""
     found: list[tuple[int, str, object]] = []
     for each in pieces:
         found += [(each["index"], key, value) for key, value in each.items() if key not in KNOWN]
@@ -103,7 +102,7 @@ ONE = [("bash", LS)]
 
 
 def load() -> dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]], list[tuple[int, str, object]]]]:
-    """What came, which calls leave of it, and which fields at them."""
+    """Return the cases: the input, and the expected calls and fields."""
     rows = map(json.loads, Path(__file__).with_name("call_fields.jsonl").read_text("utf-8").splitlines())
     return {row["name"]: (row["entries"], [*map(tuple, row["calls"])], [*map(tuple, row["fields"])]) for row in rows}
 
@@ -122,7 +121,7 @@ def test_the_fields_of_an_entry_leave_once_and_at_its_call(name: str, ordered: b
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_every_entry_is_one_that_strict_clients_read(name: str) -> None:
-    """C5: name and id once, an index and a text for the arguments always."""
+    """C5: name and id once, index and arguments text always."""
     seen: set[int] = set()
     for each in pieces_in(relayed(REPLIES[name][0])):
         assert isinstance(each["function"]["arguments"], str)
@@ -154,7 +153,7 @@ CLEAN = [
 
 @pytest.mark.parametrize("entries", CLEAN, ids=range(len(CLEAN)))
 def test_a_client_reads_a_clean_call_with_fields_as_it_came(entries: list[dict[str, Any]]) -> None:
-    """But for a field that a server says again with each piece: that is there once."""
+    """A field that the server repeats with each piece is sent once."""
     came, pieces = pieces_in(bytes_that_came(entries)), pieces_in(relayed(entries))
     assert calls_in(pieces) == calls_in(came)
     once = [field for at, field in enumerate(fields_in(came)) if field not in fields_in(came)[:at]]
@@ -170,7 +169,7 @@ def test_a_field_that_is_larger_than_what_may_wait_need_not() -> None:
 
 
 def test_a_field_leaves_with_its_piece() -> None:
-    """A client that shows a call as it comes has the field with the piece that said it."""
+    """A client that shows a call live receives the field with its piece."""
     entries = [
         delta(content="a", tool_calls=[piece(0, LS[:14], "bash", "a")]),
         delta(content="b", tool_calls=[signed(0, LS[14:15])]),
@@ -181,7 +180,7 @@ def test_a_field_leaves_with_its_piece() -> None:
 
 
 def test_a_field_of_a_call_that_waits_counts_among_what_is_held() -> None:
-    """C7: a server that says nothing but fields does not fill the memory."""
+    """C7: a server that only sends fields does not fill the memory."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, max_held=1000))
     stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
     for number in range(12):
@@ -191,7 +190,7 @@ def test_a_field_of_a_call_that_waits_counts_among_what_is_held() -> None:
 
 @pytest.mark.parametrize(("begun", "end"), [(LS[:-2], LS[-2:]), ("{'command': '", "'}")])
 def test_a_field_that_a_server_says_with_each_piece_does_not_fill_it(begun: str, end: str) -> None:
-    """Neither while the call leaves as it comes nor while all of it waits."""
+    """Neither while the call is streamed nor while it is held."""
     said = [delta(content="a", tool_calls=[piece(0, begun, "bash", "a")])]
     said += [delta(content="a", tool_calls=[signed(0, "x", mark="x" * 100)]) for _ in range(100)]
     pieces = pieces_in(relayed([*said, delta(content="b", tool_calls=[piece(0, end)])], max_held=1000))
@@ -255,7 +254,7 @@ def test_in_a_stream_that_is_made_of_a_whole_answer_they_are_too(name: str, pars
 
 @pytest.mark.parametrize("name", REPLIES)
 def test_messages_has_no_place_for_them(name: str) -> None:
-    """They are dropped there, and disturb nothing."""
+    """They are dropped without side effects."""
 
     def sent(entries: list[dict[str, Any]]) -> bytes:
         writer = MessagesDialect(ReplyOptions("m")).writer(expand=False)
@@ -269,7 +268,7 @@ def test_messages_has_no_place_for_them(name: str) -> None:
 
 
 def _bare(value: Any) -> Any:
-    """The same without the fields that nobody knows."""
+    """Return the value without unknown fields."""
     if isinstance(value, dict):
         return {key: _bare(each) for key, each in value.items() if key not in ("extra_content", "x_inside", "x", "y")}
     if isinstance(value, list):
@@ -278,7 +277,7 @@ def _bare(value: Any) -> Any:
 
 
 def script(rng: random.Random, marks: list[int]) -> list[dict[str, Any]]:
-    """One or two calls in pieces, clean or with an error, each piece with a field of its own."""
+    """Return one or two calls in pieces, clean or broken, each piece with an additional field."""
     said: list[dict[str, Any]] = []
     for index in range(rng.choice([1, 2])):
         text = rng.choice([LS, PWD, LS[:-1], "{'command': 'ls'}", '{"command": "a\nb"}'])

@@ -1,4 +1,4 @@
-"""C1: what a chunk says beside its texts and its calls leaves exactly once, whatever becomes of the chunk."""
+"""C1: additional fields of a chunk are sent exactly once, even if the chunk is repaired."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LS = '{"command": "ls"}'
 OPENER = piece(0, "", "bash", "call_1")
 WHOLE = piece(0, LS, "bash", "call_1")
 DIALECT = ChatDialect(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
-# Every mark is a number from here on; no other number of a chunk is so large.
+# The first mark. No other number in a chunk is as large.
 FIRST_MARK = 10**6
 DONE = b"data: [DONE]\n\n"
 
 
 class Marks:
-    """Fields with numbers of which each is there once."""
+    """Generator of fields with unique numbers."""
 
     def __init__(self) -> None:
         self.given: list[int] = []
@@ -41,19 +41,19 @@ class Marks:
         return self.given[-1]
 
     def entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """An entry of `choices` with fields of its own, and fields in its delta."""
+        """Return a `choices` entry with additional fields in it and in its delta."""
         around = {"logprobs": {"content": [{"token": self.next()}]}, "token_ids": [self.next()], "x": self.next()}
         said = {**entry["delta"], "x_delta": {"x": self.next()}}
         return {**entry, "delta": said, **around}
 
     def body(self, *entries: dict[str, Any]) -> dict[str, Any]:
-        """A chunk with fields of its own."""
+        """Return a chunk with additional fields."""
         top = {"usage": {"completion_tokens": self.next()}, "service_tier": self.next(), "x_top": [self.next()]}
         return {"id": "c", "object": "chat.completion.chunk", "created": 7, "model": "m", "choices": [*entries], **top}
 
 
 def marks_in(value: object) -> Iterator[int]:
-    """The marks in a JSON value."""
+    """Yield the marks in a JSON value."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from marks_in(inner)
@@ -65,13 +65,13 @@ def marks_in(value: object) -> Iterator[int]:
 
 
 def read(sent: bytes) -> list[dict[str, Any]]:
-    """The chunks that a client gets."""
+    """Return the chunks that a client receives."""
     lines = [line.removeprefix(b"data: ") for line in sent.split(b"\n\n") if line.startswith(b"data: ")]
     return [json.loads(line) for line in lines if line != b"[DONE]"]
 
 
 def reply(chunks: list[dict[str, Any]], *, ordered: bool = False, flush: bool = False) -> list[dict[str, Any]]:
-    """What leaves of a stream of these chunks."""
+    """Return the output chunks for a stream of these chunks."""
     stream = StreamReply(
         Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=ordered)), DIALECT.writer(expand=False), _crashed
     )
@@ -141,7 +141,7 @@ def test_the_other_fields_of_a_chunk_that_is_split_leave_once(
 
 @pytest.mark.parametrize("entries", SPLIT.values(), ids=SPLIT)
 def test_nothing_follows_the_finish(entries: list[dict[str, Any]]) -> None:
-    """C5: nor does a chunk that says only what else was said."""
+    """C5: not even a chunk with only additional fields."""
     marks = Marks()
     sent = reply([marks.body(marks.entry(entry)) for entry in entries])
     assert [entry["finish_reason"] is not None for entry in entries_of(sent)].index(True) == len(entries_of(sent)) - 1
@@ -149,14 +149,14 @@ def test_nothing_follows_the_finish(entries: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("field", ["service_tier", "x_top", "usage"])
 def test_a_sign_of_life_that_says_something_at_its_top_leaves(field: str) -> None:
-    """Only what says nothing at all is dropped (F64)."""
+    """Only empty chunks are dropped (F64)."""
     mark = {"completion_tokens": FIRST_MARK} if field == "usage" else FIRST_MARK
     alive = {"id": "c", "choices": [delta()], field: mark}
     assert [*marks_in(reply([alive, {"id": "c", "choices": [delta(0, "stop", content="a")]}]))] == [FIRST_MARK]
 
 
 def test_they_leave_with_the_first_chunk_that_is_written() -> None:
-    """A client that reads the tokens of a text finds them beside it."""
+    """A client finds the tokens of a text next to the text."""
     marks = Marks()
     first = marks.body(marks.entry(delta(content="a", tool_calls=[OPENER])))
     sent = reply([first, Marks().body(delta(tool_calls=[piece(0, LS)]))])
@@ -165,7 +165,7 @@ def test_they_leave_with_the_first_chunk_that_is_written() -> None:
 
 
 def script(rng: random.Random) -> list[dict[str, Any]]:
-    """What one choice says, in chunks: texts with calls in them, reasoning, structured calls, several in one chunk."""
+    """Return one choice in chunks: text with calls, reasoning, structured calls, several in one chunk."""
     said: list[dict[str, Any]] = []
     for text in rng.choices(["Let me look. ", "a < b <tool", "<tool_call>\n", CALL, f"{CALL}\nDone.", LS], k=2):
         said += [{"content": part} for part in random_cut(text, rng)]

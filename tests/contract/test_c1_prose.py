@@ -1,5 +1,5 @@
-"""A whole answer that is nothing but prose passes without a look at its choice (contract C1): what a client has of it
-is to the byte what it has of one that takes the way of all others.
+"""A whole response of only prose is passed on unread (contract C1). The client receives the same bytes as if it had
+been read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "forced": {"forced": NAME},
     "hold": {"hold_broken": True, "ordered": True},
 }
-# The fields of a message and of its choice that are no text, and how it may end.
+# Fields of a message and of its choice other than text, and finish reasons.
 BESIDE: dict[str, dict[str, Any]] = {
     "nothing": {},
     "empty": {"refusal": None, "tool_calls": None, "function_call": None, "reasoning_content": None, "audio": None},
@@ -64,7 +64,7 @@ def dialects() -> Iterator[Dialect]:
 
 
 def texts() -> list[str]:
-    """The texts of the corpora, their lines, and what is left of them behind their first characters."""
+    """Return the texts of the corpora, their lines, and their ends."""
     found: dict[str, None] = {}
     for path in sorted(CORPORA.glob("*/*.jsonl")):
         for line in path.read_text("utf-8").split("\n"):
@@ -86,7 +86,7 @@ def answer(text: Any, finish: str | None = "stop", **beside: Any) -> bytes:
 
 
 def had(body: bytes, task: dict[str, Any], dialect: Dialect, *, looks: bool, stream: bool) -> tuple[object, ...]:
-    """What a client has of a whole answer, and what is known of it; it `looks` into all of them, or as it is."""
+    """Return a client's view of a whole response, and its records; `looks`: read every response."""
     engine = (_Looking if looks else Engine)(Task(**{"tools": TOOLS, "seed": SEED, **task}))
     read, content = read_whole(body), ReplyContent()
     given: object
@@ -108,7 +108,7 @@ class _Looking(Engine):
 
 
 def differences(text: Any, task: dict[str, Any], finish: str | None = "stop", **beside: Any) -> list[object]:
-    """What a client has of an answer that was looked into, and of one as it is, wherever the two differ."""
+    """Return the client's views of the response when read and when passed on, where they differ."""
     body = answer(text, finish, **beside)
     ways = [(dialect, stream) for dialect in dialects() for stream in (False, True)]
     pairs = [[had(body, task, each, looks=looks, stream=stream) for looks in (True, False)] for each, stream in ways]
@@ -118,7 +118,7 @@ def differences(text: Any, task: dict[str, Any], finish: str | None = "stop", **
 @pytest.mark.slow
 @each_case("text", TEXTS, ids=map(str, range(len(TEXTS))), size=200)
 def test_whatever_the_text_is_it_comes_as_if_it_had_been_looked_into(text: str) -> None:
-    """Each text for an agent's request, and for one of the others."""
+    """For an agent's request, and for one of the others."""
     others = [*TASKS.values()]
     for task in (TASKS["tools"], others[len(text) % len(others)]):
         if passes(text, **task):
@@ -136,13 +136,13 @@ def test_so_does_all_that_is_said_beside_it(beside: str, finish: str | None) -> 
 
 @pytest.mark.slow
 def test_prose_is_passed_and_what_may_hold_a_call_is_not() -> None:
-    """Or nothing is compared above."""
+    """Otherwise the tests above compare nothing."""
     assert sum(map(passes, TEXTS)) > len(TEXTS) / 10
     assert passes(PROSE) and not passes(f"{NAME}(") and not passes(" \n")
 
 
 def passes(text: str, **task: Any) -> bool:
-    """True if no choice is made of a whole answer of this text; else it takes the way of all others."""
+    """Return whether a whole response with this text is passed on unread."""
     engine = Engine(Task(**{"tools": TOOLS, "seed": SEED, **task}))
     answer_as_answer(body := answer(text), read_whole(body), engine, next(dialects()))
     return not engine._choices

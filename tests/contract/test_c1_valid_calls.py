@@ -1,4 +1,4 @@
-"""A valid call leaves as it came, byte for byte, whatever it says and however it is cut (contract C1)."""
+"""A valid call is forwarded byte for byte, whatever its content and however it is split (contract C1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.random_schemas import TOOLS, Kind, texts_of, validator
 
 CORPUS = Path(__file__).parents[1] / "corpora" / "valid_calls.jsonl"
 RULES = Path(__file__).parents[2] / "proxy" / "rules.yaml"
-# With every fix, and with the rules that come with the proxy.
+# All fixes, and the built-in rules.
 POLICY = parse_rules(RULES.read_bytes(), str(RULES)).policy("a-model")
 
 
@@ -41,7 +41,7 @@ ROWS = [Row(**json.loads(line)) for line in CORPUS.read_text().splitlines()]
 
 
 def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
-    """The only tool that is offered."""
+    """Return a tool set with one tool."""
     return read_tools([{"type": "function", "function": {"name": name, "parameters": schema}}])
 
 
@@ -70,18 +70,18 @@ def test_each_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
 
 
 def deltas(cut: list[str]) -> list[Chunk]:
-    """A streamed call."""
+    """Return a streamed call."""
     opened = calls(piece(0, "", name="tool", id="call_1"))
     return [opened, *(calls(piece(0, part)) for part in cut), ends("tool_calls")]
 
 
 def all_at_once(cut: list[str]) -> list[Chunk]:
-    """A whole answer."""
+    """Return a whole response."""
     return [chunk(delta(0, "tool_calls", tool_calls=[piece(0, "".join(cut), name="tool", id="call_1")]))]
 
 
 def written(cut: list[str]) -> list[Chunk]:
-    """A call in the text."""
+    """Return a call in text."""
     before, after = '<tool_call>\n{"name": "tool", "arguments": ', "}\n</tool_call>"
     return [*map(says, (before, *cut, after)), ends()]
 
@@ -94,7 +94,7 @@ WAYS: dict[str, tuple[Callable[[list[str]], list[Chunk]], Policy]] = {
 
 
 def check(schema: dict[str, Any], cut: list[str], way: str) -> None:
-    """See to it that the call leaves as it came, and that nothing of it is noted as repaired."""
+    """Assert that the call is unchanged and has no repair record."""
     shape, policy = WAYS[way]
     engine = new_engine(tool(schema), policy=policy)
     seen = view(run(shape(cut), engine))

@@ -1,5 +1,5 @@
-"""Live (contract C2): text and reasoning leave as they come; what is held can still become a call, is bounded in size
-and time, and is let go the moment it cannot; the strings of a structured call stream on while they arrive.
+"""Live streaming (contract C2): text and reasoning are released as they arrive. Held text can still become a call, is
+bounded in size and time, and is released once it cannot. Strings of a structured call are streamed as they arrive.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tests.support.translated import TRANSLATING
 pytestmark = pytest.mark.slow
 
 QUICK = settings(max_examples=40, derandomize=True)
-# No marker begins in the middle of such a text.
+# Text in which no marker begins.
 PROSE = st.text("abcdefghijklmnopqrsxyzBDEGIJMNUWéßжд日本🙂0123456789 .,;:!?…'\n-", min_size=1, max_size=12)
-# Characters that may wait after the point where a text is certainly no call (issue: 64, or an eighth), and a marker.
+# Characters that may be held once a text cannot be a call (64, or an eighth), and a marker.
 MAX_MARKER = 128
-# Held text that cannot become a call leaves once so many characters have come after it is certain.
+# Held text is released within this many characters after it cannot become a call.
 SOON = 64
-# What a JSON string is made of: the two halves of a character are one.
+# A unit of a JSON string. A surrogate pair is one unit.
 UNIT = re.compile(r"\\ud[89ab]..\\ud[c-f]..|\\u[0-9a-f]{4}|\\.|[^\\]")
 WORDS = "some words that are of no tool, and go on for a while until nothing of them can be held any more"
 DIALECTS = ("chat", *(each.name for each in TRANSLATING))
 _TEXT = {"type": "string"}
-# Strings, and what waits until it is whole.
+# Strings, and values that are held until they are complete.
 MAKE = offered(
     function(
         "make",
@@ -51,7 +51,7 @@ MAKE = offered(
         },
     )
 )
-# Messages and Responses have no half of a character.
+# Messages and Responses have no lone surrogates.
 LONG = (st.sampled_from([each for each in LOOKALIKES if "\ud83d" not in each]) | PROSE).map(lambda said: said * 5)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     **dict.fromkeys(("a", "b", "c"), LONG),
@@ -68,7 +68,7 @@ def crashed(error: Exception) -> None:
 
 
 def writer(dialect: str) -> Writer:
-    """What writes a reply in a dialect."""
+    """Return the writer of a dialect."""
     for each in TRANSLATING:
         if each.name == dialect:
             return each.dialect().writer(expand=False)
@@ -77,7 +77,7 @@ def writer(dialect: str) -> Writer:
 
 @dataclass
 class Client:
-    """A client of a reply, and what it has of it so far, by any dialect's words."""
+    """A client of any dialect, and the reply it has received so far."""
 
     dialect: str = "chat"
     engine: Engine = field(default_factory=new_engine)
@@ -89,16 +89,16 @@ class Client:
         self.reply = StreamReply(self.engine, writer(self.dialect), crashed)
 
     def feed(self, one: Chunk) -> None:
-        """The next event of the upstream."""
+        """Feed the next upstream event."""
         self.take(self.reply.receive(one.raw))
 
     def finish(self, reason: str = "stop") -> None:
-        """The end of the upstream's body."""
+        """Feed the end of the upstream's body."""
         self.feed(ends(reason))
         self.take(self.reply.receive(b"data: [DONE]\n\n") + self.reply.finish())
 
     def take(self, given: bytes) -> None:
-        """Read the pieces that events bring."""
+        """Read the pieces in events."""
         bodies: list[Any] = [json.loads(said) for said in events(given) if said != "[DONE]"]
         for body in bodies:
             said: Any = body["choices"][0]["delta"] if body.get("choices") else body.get("delta")
@@ -117,7 +117,7 @@ class Client:
 
 
 def rendered(form: str, name: str, arguments: dict[str, Any]) -> tuple[str, str]:
-    """The prose before a call, where its format allows some, and the call."""
+    """Return the prose before a call, if its format allows any, and the call."""
     return "So it is.\n" if RENDERERS[form].lead else "", RENDERERS[form].render([(name, arguments)])
 
 
@@ -140,7 +140,7 @@ def test_after_each_chunk_the_client_has_all_text_and_reasoning(
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
-    """Of all that has come the client has at once what stands before the call, and at the end nothing else as text."""
+    """The client receives the text before the call immediately, and no other text at the end."""
     lead, call = rendered(form, "bash", {"command": "ls"})
     client = Client()
     for number, each in enumerate(lead, 1):
@@ -155,7 +155,7 @@ def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
-    """Soon after its first value begins nothing waits but what may begin another marker."""
+    """Soon after its first value begins, only a possible start of another marker is held."""
     text = "".join(rendered(form, "get_weather", {"zz": WORDS * 3}))
     client = Client()
     for number, each in enumerate(text, 1):
@@ -168,7 +168,7 @@ def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_what_is_held_is_bounded_in_size(form: str) -> None:
-    """Over the bound it is let go as text, as it came, and no call."""
+    """Above the bound it is released unchanged as text."""
     text = "".join(rendered(form, "bash", {"command": "x y " * 100}))
     client, bound, size = Client(engine=new_engine(max_held=200)), 200, 7
     for end in range(size, len(text) + size, size):
@@ -181,7 +181,7 @@ def test_what_is_held_is_bounded_in_size(form: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
-    """Wherever it comes: while something waits the reply says so, and lets go of all of it as it came."""
+    """While text is held the reply says so, and at the deadline it releases all of it unchanged."""
     lead, call = rendered(form, "bash", {"command": "ls -l"})
     rng = random.Random(len(form) + len(call))
     for end in rng.sample(range(1, len(call)), min(8, len(call) - 1)):
@@ -219,7 +219,7 @@ def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
 def test_the_strings_of_a_call_stream_on_and_other_values_wait_until_they_are_whole(
     dialect: str, arguments: dict[str, Any], rng: random.Random, single: bool
 ) -> None:
-    """What left is a prefix of what came, and where a chunk ends within a string the client has all of it."""
+    """The output is a prefix of the input, and complete where a chunk ends within a string."""
     text, inside, most = places(arguments)
     client = Client(dialect, new_engine(MAKE))
     client.feed(calls(piece(0, "", name="make", id="call_1")))

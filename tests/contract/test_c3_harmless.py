@@ -1,4 +1,4 @@
-"""The drawer of harmless texts: documentation, code, logs and chat about tools, in which nothing is a call (C3).
+"""Harmless texts: documentation, code, logs and chat about tools, without any call (C3).
 
 Each row of `corpora/harmless.jsonl` has an `id`, its `kind` and the `text` of a reply.
 """

@@ -1,7 +1,7 @@
-"""The hostile corpus: texts in which nothing may become a call and not one byte may change (contract C3, F88, F89).
+"""Negative corpus: texts in which nothing may become a call and no byte may change (contract C3, F88, F89).
 
 Each row of `corpora/negative` is a reply: its `text`, the `results` of the turn's tools, how it ended (`finish`), and
-`why` it holds no call although it looks like one.
+`why` it contains no call although it looks like one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.support.helpers import all_cuts, ends, new_engine, new_scanner, run, 
 pytestmark = pytest.mark.once
 
 CORPORA = Path(__file__).parents[1] / "corpora"
-# Characters that may wait while prose only talks about markers (contract C2, F68).
+# Characters that may be held while prose mentions markers (contract C2, F68).
 MAX_WAITING = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One reply of the corpus, and the file that it stands in."""
+    """One reply of the corpus, and its file."""
 
     topic: str
     id: str
@@ -37,7 +37,7 @@ class Row:
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The rows of all files of JSON lines in a folder; a key that is not known is a mistake."""
+    """Return the rows of all JSON Lines files in a folder. Unknown keys are errors."""
     rows = []
     for path in sorted(folder.glob("*.jsonl")):
         for line in path.read_text("utf-8").split("\n"):
@@ -59,7 +59,7 @@ def row_id(row: Row) -> str:
 
 
 def test_the_corpus_is_whole() -> None:
-    """Enough rows, each with a name of its own, a reason, and an end that is known."""
+    """There are enough rows, each with a unique name, a reason, and a known finish."""
     assert len(ROWS) >= 150
     assert len({row.id for row in ROWS}) == len({(row.text, row.results, row.finish) for row in ROWS}) == len(ROWS)
     assert [row.id for row in ROWS if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.id)] == []
@@ -68,7 +68,7 @@ def test_the_corpus_is_whole() -> None:
 
 @each_case("row", ROWS, ids=row_id)
 def test_what_is_no_call_stays_text_at_every_cut(row: Row) -> None:
-    """C3, F40, F88, F89: no call, and every byte as it came."""
+    """C3, F40, F88, F89: no call, and all bytes are unchanged."""
     for cut in all_cuts(row.text):
         found = scan(cut, new_scanner(TOOLS, results=row.results), stopped=row.finish == "stop")
         assert (found.calls, found.text) == ((), row.text)
@@ -76,7 +76,7 @@ def test_what_is_no_call_stays_text_at_every_cut(row: Row) -> None:
 
 @each_case("row", MENTIONS, ids=row_id)
 def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
-    """C2, F68: a marker that is only talked about is let go within a few words."""
+    """C2, F68: a marker that is only mentioned is released within a few words."""
     scanner = new_scanner(TOOLS, results=row.results)
     let_go = 0
     for fed, each in enumerate(row.text, 1):
@@ -89,7 +89,7 @@ def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
 @pytest.mark.slow
 @each_case("row", ROWS, ids=row_id)
 def test_what_is_no_call_passes_the_engine_unchanged(row: Row) -> None:
-    """C1, C4: the client has the text that the server sent, no call, and the finish as it was."""
+    """C1, C4: the client receives the server's text and finish reason, and no call."""
     for cut in all_cuts(row.text, 2):
         views = view(run([*map(says, cut), ends(row.finish)], new_engine(TOOLS, sources=row.results)))
         assert views.failed is None

@@ -1,4 +1,4 @@
-"""What only looks like a call (contract C3, F88): a phantom call is worse than a missed one."""
+"""Text that only looks like a call (contract C3, F88). A phantom call is worse than a missed one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_meant_is_a_call(name: str) -> None:
 
 @pytest.mark.parametrize("text", [f'{{"html":"{TAG_CALL}"}}', f'[{{"html": "a {JSON_CALL}"}}]'])
 def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
-    """`response_format`: whatever stands in it."""
+    """`response_format`: whatever the JSON contains."""
     for cut in all_cuts(text):
         assert scan(cut, new_scanner(json_reply=True)).calls == ()
 

@@ -1,4 +1,4 @@
-"""What models write comes back: random calls of random tools in every format, and the same after random damage."""
+"""Round trip: random calls of random tools in every format, intact and after random damage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MARKERS = tuple(DATA["MARKERS"])
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a request offers, and the calls of the reply to it."""
+    """The tools of a request, and the calls in its reply."""
 
     tools: ToolSet
     calls: tuple[Call, ...]
@@ -122,7 +122,7 @@ def requests(draw: st.DrawFn) -> Request:
 
 
 def texts(value: Json) -> Iterator[str]:
-    """All that a format may have to write of a value without escapes: the strings in it, and itself as JSON."""
+    """Yield the texts that a format may write without escapes: the strings in a value, and its JSON."""
     if isinstance(value, str):
         yield value
         return
@@ -132,7 +132,7 @@ def texts(value: Json) -> Iterator[str]:
 
 
 def written(form: str, request: Request) -> tuple[str, list[tuple[str, str]]]:
-    """The calls as a model writes them, as many as the format can hold, and what must come of them."""
+    """Return the calls as a model writes them, as many as the format allows, and the expected calls."""
     renderer = RENDERERS[form]
     calls = request.calls if renderer.several else request.calls[:1]
     assume(not any(renderer.cannot(text) for _, values in calls for value in values.values() for text in texts(value)))
@@ -140,7 +140,7 @@ def written(form: str, request: Request) -> tuple[str, list[tuple[str, str]]]:
 
 
 def comparable(name: str, arguments: object) -> tuple[str, str]:
-    """A call in a form in which 1, 1.0 and true are three things."""
+    """Return a call in a form that distinguishes 1, 1.0 and true."""
     return name, json.dumps(arguments, sort_keys=True)
 
 

@@ -1,5 +1,5 @@
-"""The finish is true (contract C4): what was cut off stays so and is not completed, so does every reason that is not
-known to be natural; a natural one says whether calls left; a reply that was not finished ends in an error.
+"""The finish reason is correct (contract C4). Truncated replies and replies with an unknown reason are not completed. A
+natural reason says whether calls were sent. A reply without an end becomes an error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def said(text: str, rng: random.Random) -> list[Chunk]:
 
 
 def read(view_: Views) -> list[Call]:
-    """The calls that left, with their arguments as values."""
+    """Return the calls that were sent, with parsed arguments."""
     return [(name, json.loads(arguments)) for name, arguments in view_[0].calls]
 
 
@@ -67,7 +67,7 @@ def is_opener(text: str) -> bool:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: str) -> None:
-    """Those that left stood there whole, and all that stands behind them is the text that came."""
+    """All calls sent were complete, and the text after them is unchanged."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
     for end in places(len(text), rng):
@@ -95,7 +95,7 @@ def deltas(arguments: Iterable[str]) -> list[Chunk]:
 @pytest.mark.slow
 @each_case("row", VALID[::3], ids=map(str, range(0, len(VALID), 3)))
 def test_a_structured_call_that_was_cut_off_is_left_as_cut(row: ValidCall) -> None:
-    """It is the very text that came, no closer is added to it; if it was not yet opened it is text."""
+    """Its arguments are unchanged, without added closers. If the call had not begun, it is text."""
     text, rng = row.arguments.rstrip(), random.Random(len(row.arguments))
     for end in places(len(text), rng, 4) if len(text) > 1 else ():
         cut = text[:end]
@@ -112,7 +112,7 @@ def finish_of(reason: str, found: list[Call]) -> str:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_natural_reason_says_whether_calls_left_and_every_other_one_stays(form: str) -> None:
-    """In a stream, in a whole answer, and in what the proxy makes a stream of it."""
+    """In a stream, in a whole response, and in a stream that the proxy creates from one."""
     lead, written, meant = reply(form)
     rng = random.Random(len(written))
     for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
@@ -138,7 +138,7 @@ def test_the_same_of_structured_calls(row: ValidCall) -> None:
 @pytest.mark.slow
 @each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
 def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
-    """Whatever the server says that it called."""
+    """Even if the server's finish reason says so."""
     rng = random.Random(row.id)
     for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):
         seen = view(run([*said(row.text, rng), ends(reason)], new_engine(TOOLS, sources=row.results)))
@@ -147,7 +147,7 @@ def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
-    """Cut at any place, it has no finish; `[DONE]` is an end of its own accord."""
+    """Cut at any position it has no finish reason; `[DONE]` ends it properly."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
     for end in [*places(len(text), rng, 2), len(text)]:
@@ -162,7 +162,7 @@ def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
 
 @each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
 def test_so_does_one_that_was_not_finished_in_a_structured_call(row: ValidCall) -> None:
-    """What left of the call is a part of what came."""
+    """The arguments sent are a part of the arguments received."""
     tools, rng = offering(row), random.Random(len(row.arguments))
     for end in {1, len(row.arguments) // 2, len(row.arguments)}:
         seen = view(run(deltas(random_cut(row.arguments[:end], rng)), new_engine(tools), done=False))

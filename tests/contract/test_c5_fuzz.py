@@ -1,4 +1,4 @@
-"""Whatever comes in, each parser gives an answer or its own typed error, and soon: random, mutated and cut input."""
+"""For random, mutated or truncated input, each parser quickly returns a result or raises its own typed error."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Row:
     results: tuple[str, ...] = ()
 
     def engine(self) -> Engine:
-        """What reads the reply."""
+        """Return the engine that reads the reply."""
         return new_engine(TOOLS, sources=self.results)
 
     def body(self, parts: Iterable[str]) -> bytes:
@@ -84,7 +84,7 @@ def reply(engine: Engine, on_crash: Callable[[Exception], None] = crashed) -> St
 
 
 def sent(data: bytes, one: Any) -> bytes:
-    """All that the client gets of a body that ended properly."""
+    """Return everything that the client receives for a complete body."""
     given: bytes = one.receive(data)
     if one.failure is None:
         given += one.finish()
@@ -99,7 +99,7 @@ def ids(engine: Engine) -> list[str]:
 
 
 def recorded(name: str) -> tuple[bytes, Engine]:
-    """A recorded body, and what reads it."""
+    """Return a recorded body, and its engine."""
     task = Task(tools=tools_for(name), seed=b"seed", raw_text="-none-" in name)
     return (FOLDER / name).read_bytes(), Engine(task)
 
@@ -209,7 +209,7 @@ def test_if_it_raises_in_what_a_server_sent_that_goes_on_or_ends_in_an_error(nam
 
 @pytest.mark.parametrize("each", TRANSLATING, ids=lambda each: each.name)
 def test_if_it_raises_a_translated_reply_ends_in_an_error(each: Any) -> None:
-    """There are no bytes of the upstream's that its client could read."""
+    """Its client could not read the upstream's bytes."""
     for row in PROSE[::40]:
         for step in ("feed", "finish"):
             engine, crashes = row.engine(), Crashes()

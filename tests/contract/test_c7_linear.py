@@ -1,4 +1,4 @@
-"""Reading is linear (contract C7): twice the text takes about twice the time, whatever the text is.
+"""Reading takes linear time (contract C7), whatever the text is.
 
 CPU time is compared with tenfold slack between a text and one that is 16 times as long, so a busy machine passes and
 quadratic work does not.

@@ -1,5 +1,5 @@
-"""The prefix cache survives (contract C8): what goes up is a function of the request alone, and what goes up for the
-next turn of a conversation begins with what went up for this one.
+"""The prefix cache is preserved (contract C8). The upstream request depends only on the client's request, and the next
+turn's request begins with this turn's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Call = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Turn:
-    """What is said to the model, and what it answers: `results` are of the calls before, `note` is the client's."""
+    """Messages to the model, and its reply: `results` belong to the previous calls, `note` is the client's."""
 
     results: tuple[tuple[str, str], ...]
     said: str
@@ -68,7 +68,7 @@ class Talk:
 
 
 def new_talk(seed: int) -> Talk:
-    """The conversation of this number."""
+    """Return the conversation of this number."""
     rng = random.Random(seed)
     rows = {f"tool_{number}": row for number, row in enumerate(rng.sample(ROWS, rng.randint(1, 4)))}
     turns, open_calls = list[Turn](), tuple[Call, ...]()
@@ -86,7 +86,7 @@ def new_talk(seed: int) -> Talk:
 
 
 def chat(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
-    """What is said and what is answered, with what agents say otherwise than templates want it."""
+    """Return the messages and the reply as chat, including forms that agents send and templates do not expect."""
     asked: list[Item] = [{"role": "tool", "tool_call_id": call, "content": said} for call, said in turn.results]
     if turn.note:
         asked.append({"role": rng.choice(("system", "developer")), "content": turn.note})
@@ -140,7 +140,7 @@ def responses(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
 
 
 def requests(talk: Talk, dialect: str) -> Iterator[Item]:
-    """What the client asks, turn by turn."""
+    """Yield the client's request of each turn."""
     rng, history = random.Random(talk.seed), list[Item]()
     functions = [{"name": name, "parameters": schema} for name, schema in talk.tools.items()]
     for turn in talk.turns:
@@ -163,7 +163,7 @@ def requests(talk: Talk, dialect: str) -> Iterator[Item]:
 
 
 def goes_up(body: Item, dialect: str, seed: int) -> bytes:
-    """The request that the model server gets."""
+    """Return the request that the model server receives."""
     options = ModelOptions(model="served", reasoning_history=HISTORIES[seed % len(HISTORIES)])
     if dialect == "messages":
         body = translate_messages(body, options).body
@@ -174,7 +174,7 @@ def goes_up(body: Item, dialect: str, seed: int) -> bytes:
 
 
 def digest() -> str:
-    """One for all that goes up of all conversations."""
+    """Return one digest of all upstream requests of all conversations."""
     found = sha256()
     for dialect in DIALECTS:
         for talk in map(new_talk, TALKS):
@@ -204,13 +204,13 @@ def test_the_next_turn_begins_with_this_one(dialect: str, seed: int) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", range(len(HISTORIES)))
 def test_so_does_the_turn_behind_one_that_was_only_thought(dialect: str, seed: int) -> None:
-    """Whether the thought goes back or not."""
+    """Whether the reasoning is sent back or not."""
     first, second = Turn((), "one", "", "hm", "", ()), Turn((), "two", "", "", "done", ())
     check_growth(Talk(new_talk(seed).tools, (first, first, second), seed), dialect, seed)
 
 
 def test_the_same_request_goes_up_as_the_same_bytes_whatever_came_between() -> None:
-    """And what the client asked is not changed by it."""
+    """The client's request is not modified."""
     asked = [
         (body, dialect, seed) for dialect in DIALECTS for seed in TALKS for body in requests(new_talk(seed), dialect)
     ]
@@ -225,7 +225,7 @@ def test_the_same_request_goes_up_as_the_same_bytes_whatever_came_between() -> N
 
 @pytest.mark.slow
 def test_another_process_with_another_seed_of_hashes_sends_the_same_bytes() -> None:
-    """Every worker, and each host beside it."""
+    """All workers and hosts send the same bytes."""
     code = "from tests.contract.test_c8_prefix import digest; print(digest())"
     environment = {**os.environ, "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"}
     command = [sys.executable, "-c", code]

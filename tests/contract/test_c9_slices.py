@@ -1,6 +1,5 @@
-"""No damage, as a property (contract C9): whatever a call's arguments became on their way, and whatever its schema
-says, each string that leaves is a slice of what came, its escapes decoded, behind its key; each number and word
-came too.
+"""No damage, as a property (contract C9). For any damage and any schema, each string sent is a slice of the received
+text after its key, with escapes decoded. Each number and word was received, too.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_slice(text: str, key: str, came: list[str]) -> bool:
-    """True if a text stands in what came, behind its key in whatever spelling."""
+    """Return whether the received text contains the string after its key, in any spelling."""
     for candidate in came:
         at = candidate.rfind(text)
         if at >= 0 and fold(key) in fold(candidate[: at + (not text)]):
@@ -97,7 +96,7 @@ def is_slice(text: str, key: str, came: list[str]) -> bool:
 
 
 def came_so(value: Any, key: str, came: list[str]) -> bool:
-    """True if a leaf of the arguments is what was written."""
+    """Return whether a leaf of the arguments was written."""
     if isinstance(value, str):
         if is_slice(value, key, came) or (not key and any(fold(value) in fold(each) for each in came)):
             return True
@@ -151,7 +150,7 @@ DAMAGE: dict[str, Damage] = {
 
 
 def fault(schema: Any, text: str, found: Repaired) -> str:
-    """What a repair lets out that nobody wrote; empty if nothing."""
+    """Return a value in the repaired arguments that was not written; empty if there is none."""
     came = written(text)
     allowed = [*listed(schema, schema)]
     for key, leaf in leaves(found.values):
@@ -225,7 +224,7 @@ def test_what_was_not_written_is_seen(text: str, values: Any) -> None:
 
 
 def test_enough_of_what_is_broken_is_repaired() -> None:
-    """Else the property says nothing."""
+    """Otherwise the property is not tested."""
     schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
     text = json.dumps({"path": 'say "hi"\n', "limit": 5})
     read = [way for way in DAMAGE if repaired(schema, DAMAGE[way](text, 3)) is not None]

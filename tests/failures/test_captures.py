@@ -1,4 +1,4 @@
-"""The captures of users, each with the report that it should give."""
+"""Captures from users, each with the expected report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What OpenClaw's users patched into their client (PR 11210), as the proxy's own: calls that reach the agent have a
-name and their arguments, whatever a chain of LiteLLM, LMDeploy and gpt-oss makes of them.
+"""Fixes that OpenClaw's users patched into their client (PR 11210): calls reach the agent with name and arguments, even
+through a chain of LiteLLM, LMDeploy and gpt-oss.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ CURL = '{"command": "curl -s wttr.in/Johannesburg"}'
 
 
 def got_of(*chunks: Chunk) -> Got:
-    """What OpenClaw has of these chunks and a finish."""
+    """Return OpenClaw's view of these chunks and a finish."""
     return streamed(*chunks, ends("tool_calls"), tools=OPENCLAW)
 
 
 def message(*entries: dict[str, Any], finish: str | None = "tool_calls") -> Chunk:
-    """A chunk with the whole message in it."""
+    """Return a chunk that contains the whole message."""
     said = {"role": "assistant", "content": None, "tool_calls": [*entries]}
     return chunk({"index": 0, "delta": {}, "message": said, "finish_reason": finish})
 
 
 def is_read(got: Got) -> bool:
-    """True if the client has the one call of the skill's file, with its arguments."""
+    """Return whether the client has exactly the call that reads the skill's file."""
     return (got.calls, got.ids, got.finish, got.empty) == ([("read", SKILL)], ("a",), "tool_calls", 0)
 
 
 @pytest.mark.parametrize("begun", ["", None, "{}", SKILL[:9], SKILL[:18], SKILL])
 @pytest.mark.parametrize("id_", ["a", "other", None])
 def test_the_whole_message_at_the_end_completes_what_had_begun(begun: Any, id_: str | None) -> None:
-    """By id, else by its place; what is there already does not come twice."""
+    """Matched by id, or else by position; nothing is sent twice."""
     assert is_read(got_of(calls(piece(0, begun, "read", "a")), message(entry("read", SKILL, id_))))
     assert is_read(got_of(calls(piece(0, begun, id="a")), message(entry("read", SKILL, id_))))
 
 
 def test_the_whole_message_at_the_end_may_be_all_there_is() -> None:
-    """And one that says more calls than the deltas did."""
+    """Or contain more calls than the deltas."""
     both = [entry("read", SKILL), entry("exec", CURL, "b")]
     for begun in ([], [calls(piece(0, SKILL, "read", "a"))], [calls(piece(0, "{}", "read", "a"))]):
         got = got_of(*begun, message(*both))

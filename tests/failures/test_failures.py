@@ -1,4 +1,4 @@
-"""That each failure of the field has its test, and that servers which fail in several ways at once are understood."""
+"""Each failure from the field has a test, and servers with several failures at the same time are understood."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.client_view import Got, entry, streamed, whole
 from tests.support.helpers import calls, ends, piece, random_cut
 
 COVERED = [*range(19, 48), 51, 52, 54, 55, 56, *range(64, 72)]
-# Read only takes `path`, bash only `command`, so that a call whose name is lost can still be told.
+# Read only takes `path`, and bash only `command`, so that a call without its name can be identified.
 MEANT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("bash", {"command": "ls -la | grep '}{'"}),
     ("bash", {"command": 'echo "hi"', "timeout": 5, "background": True}),
@@ -48,7 +48,7 @@ def _written(values: dict[str, Any], rng: random.Random, *, short: bool) -> Any:
 
 
 class _BadServer:
-    """How one server says indexes, ids and names, chosen once for all of its calls."""
+    """A server's random style of indexes, ids and names, used for all its calls."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -59,7 +59,7 @@ class _BadServer:
         self.name = rng.choice(["once", "always", "prefix", "case", *(["late"] if self.counts else [])])
 
     def call(self, number: int, name: str, arguments: Any) -> list[dict[str, Any]]:
-        """The deltas of one call."""
+        """Return the deltas of one call."""
         whole = not isinstance(arguments, str) or self.rng.random() < 0.2
         parts = [arguments] if whole else random_cut(arguments, self.rng)
         index = {"counts": number, "from one": number + 1, "zero": 0, "none": None}[self.index]
@@ -71,7 +71,7 @@ class _BadServer:
         return said
 
     def spelled(self, number: int, name: str) -> str:
-        """A name as this server writes it."""
+        """Return a name in this server's spelling."""
         return {"prefix": f"functions.{name}:{number}", "case": name.upper()}.get(self.name, name)
 
     def _names(self, place: int, count: int) -> bool:
@@ -89,7 +89,7 @@ class _BadServer:
 
 
 def _reply(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], Got, Got, str]:
-    """The calls that were meant, what a client has of the stream and of the whole answer, and what the server said."""
+    """Return the intended calls, the client's views of stream and whole response, and the server's output."""
     rng = random.Random(seed)
     server = _BadServer(rng)
     meant = [rng.choice(MEANT) for _ in range(rng.randint(1, 3))]
@@ -128,6 +128,6 @@ def test_a_server_that_fails_in_several_ways_is_understood() -> None:
 
 @pytest.mark.slow
 def test_the_test_server_is_bad() -> None:
-    """Else the test above would prove nothing."""
+    """Otherwise the test above proves nothing."""
     noted = {fix for seed in range(REPLIES) for fix in _reply(seed)[1].fixes}
     assert {"form", "name", "literal", "double_encoded", "junk", "closers", "empty_arguments", "finish"} <= noted

@@ -1,4 +1,4 @@
-"""Failures of the field: the arguments of calls that a server structured (F19 to F35), one test for each."""
+"""Failures from the field: arguments of structured calls (F19 to F35), one test each."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FILES = offered(
 
 
 def late(**message: Any) -> Chunk:
-    """A last chunk that says all of the message once more, or at last."""
+    """Return a last chunk with the whole message."""
     return chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
 
 
 def test_f19_the_opening_brace_is_missing() -> None:
-    """A server that streams what is behind the first token loses the brace."""
+    """A server that streams only the text after the first token loses the brace."""
     assert mended("bash", '"command": "echo hi"}') == ({"command": "echo hi"}, {"opening_brace"})
     assert mended("bash", ' "command":"a {b}", "timeout": 3}') == (
         {"command": "a {b}", "timeout": 3},
@@ -39,7 +39,7 @@ def test_f19_the_opening_brace_is_missing() -> None:
 
 
 def test_f20_the_last_tokens_never_came() -> None:
-    """With several tokens at a time the last ones are lost: closers are supplied, and nothing else is."""
+    """With several tokens per step the last ones are lost. Only closers are added."""
     assert mended("bash", '{"command": "ls"') == ({"command": "ls"}, {"closers"})
     assert mended("bash", '{"command": "ls", "timeout": 3') == ({"command": "ls", "timeout": 3}, {"closers"})
     assert mended("todowrite", '{"todos": [{"content": "a}", "done": false') == (
@@ -107,7 +107,7 @@ def test_f24_numbers_and_booleans_come_as_strings(arguments: str, values: Any) -
 
 
 def test_f25_empty_arguments_come_again_and_again() -> None:
-    """They are taken from whatever says them later; if nothing does, none is made up and the call is counted."""
+    """They are taken from a later chunk. If there is none, nothing is invented and the call is counted."""
     got = argued("bash", "{}")
     assert (got.calls, got.fixes, got.empty) == ([("bash", "{}")], (), 1)
     assert argued("now", "{}").empty == argued("bash", LS).empty == 0
@@ -134,7 +134,7 @@ def _under(field: str, arguments: Any = LS) -> dict[str, Any]:
 
 @pytest.mark.parametrize("arguments", ["", None, "null", '""', " ", ...])
 def test_f26_a_call_without_arguments_has_none_at_all(arguments: Any) -> None:
-    """Empty, null, or no field: the client gets an object; what follows such a call is not lost."""
+    """Empty, null, or no field: the client receives an object, and text after the call is kept."""
     for got in (
         whole({"content": None, "tool_calls": [entry("now", arguments)]}),
         streamed(calls(piece(0, arguments, "now", "a")), ends()),
@@ -147,7 +147,7 @@ def test_f26_a_call_without_arguments_has_none_at_all(arguments: Any) -> None:
 
 
 def test_f27_the_same_object_comes_twice() -> None:
-    """A second flush: one of them is kept; two objects that differ are two calls."""
+    """A second flush: one of them is kept. Two different objects are two calls."""
     for twice in (LS + LS, f"{LS}\n{LS}", LS + '{"command":"ls"}', LS + LS + LS):
         got = argued("bash", twice)
         assert ([values for _, values in got.values], got.finish) == ([{"command": "ls"}], "tool_calls")
@@ -156,7 +156,7 @@ def test_f27_the_same_object_comes_twice() -> None:
 
 
 def test_f28_the_arguments_are_in_the_content_too() -> None:
-    """In the same chunk, behind the call, in the whole answer: what only repeats them goes."""
+    """In the same chunk, after the call, or in the whole response: the repetition is dropped."""
     call = calls(piece(0, LS, "bash", "a"))
     half = [calls(piece(0, LS[:5], "bash", "a"), content=LS[:5]), calls(piece(0, LS[5:]), content=LS[5:])]
     doubled = [
@@ -177,14 +177,14 @@ def test_f28_the_arguments_are_in_the_content_too() -> None:
 
 
 def test_content_between_the_pieces_of_a_call_is_not_lost() -> None:
-    """What has come of the arguments so far is no measure of what the content says."""
+    """Content is not compared with incomplete arguments."""
     begun, rest = calls(piece(0, "{", "bash", "a")), calls(piece(0, LS[1:]))
     got = streamed(begun, says("{"), rest, says(" is a brace"), ends("tool_calls"))
     assert (got.text, got.calls, got.fixes) == ("{ is a brace", [("bash", LS)], ())
 
 
 def test_f29_arguments_are_encoded_twice_or_not_at_all() -> None:
-    """A JSON string of a JSON string, or the bare object: one JSON text comes of it."""
+    """A JSON string in a JSON string, or a bare object, becomes one JSON text."""
     assert mended("bash", json.dumps(LS)) == ({"command": "ls"}, {"double_encoded"})
     assert mended("bash", json.dumps(f" {LS}\n")) == ({"command": "ls"}, {"double_encoded"})
     assert mended("bash", json.dumps(json.dumps(LS)))[0] == {"command": "ls"}
@@ -213,7 +213,7 @@ def test_f29_arguments_are_encoded_twice_or_not_at_all() -> None:
     ],
 )
 def test_f30_arguments_are_written_as_python_or_nearly_json(arguments: str, values: Any, fixes: set[str]) -> None:
-    """Quotation marks, commas, line ends, comments: what comes of it is strict JSON."""
+    """Wrong quotation marks, commas, line ends and comments are repaired to strict JSON."""
     assert mended("bash", arguments) == (values, fixes)
     assert stays("bash", '{"command": "say “hi”, {\'a\': True,} // no comment"}')
 
@@ -221,7 +221,7 @@ def test_f30_arguments_are_written_as_python_or_nearly_json(arguments: str, valu
 @pytest.mark.parametrize("before", ["json\n", "```json\n", "bash", "<arguments>", "Here they are: ", ""])
 @pytest.mark.parametrize("behind", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
 def test_f31_something_stands_around_the_arguments(before: str, behind: str) -> None:
-    """Markup, a word, a brace too many: it goes, as far as it is short; the object stays as it is."""
+    """Short markup, a word or a surplus brace is dropped. The object is unchanged."""
     got = argued("bash", before + LS + behind, cuts=2)
     assert (got.calls, got.text) == ([("bash", LS)], "")
     assert set(got.fixes) == ({"junk"} if before + behind else set())
@@ -230,13 +230,13 @@ def test_f31_something_stands_around_the_arguments(before: str, behind: str) -> 
 
 
 def test_more_than_a_little_around_the_arguments_is_no_junk() -> None:
-    """A long text before the object is not arguments at all, and one behind it is content."""
+    """A long text before the object means that it is not arguments. A long text after it is content."""
     assert argued("bash", "x" * 97 + LS).text == "bash" + "x" * 97 + LS
     assert argued("bash", f"{LS} and more").text == " and more"
 
 
 def test_f32_arguments_hold_html_entities() -> None:
-    """They are decoded where a rule asks for it, and only there."""
+    """They are decoded only if a rule says so."""
     text = '{"command": "a &amp;&amp; echo &quot;b&quot; &lt;c", "timeout": 3}'
     rule = ToolRule("entities", "*", ("command",), "is_string", "unescape_html")
     policy = Policy(rules=(rule,))
@@ -249,13 +249,13 @@ def test_f32_arguments_hold_html_entities() -> None:
 
 
 def test_f33_a_key_is_misspelled() -> None:
-    """It stays as it is (C10): the client's error teaches the model."""
+    """It is unchanged (C10): the client's error teaches the model."""
     for key in ("comand", "commnad", "commandd", "Xommand"):
         assert kept("bash", json.dumps({key: "ls", "timeout": 1}))
 
 
 def test_f34_a_key_is_spelled_as_another_agent_does() -> None:
-    """Letter case and separators are put right if only one key can be meant; another word is a rule's matter."""
+    """Case and separators are corrected if only one key matches. Other words need a rule."""
     assert mended("read", '{"file_path": "a", "Offset": 3}', tools=FILES) == (
         {"filePath": "a", "offset": 3},
         {"key_spelling"},
@@ -269,7 +269,7 @@ def test_f34_a_key_is_spelled_as_another_agent_does() -> None:
 
 
 def test_f35_an_optional_argument_is_empty() -> None:
-    """It is left out where the schema forbids it; what is required or allowed stays."""
+    """It is left out if the schema forbids it, and kept if it is required or allowed."""
     for arguments in ('{"pattern": "a", "mode": ""}', '{"mode": null, "pattern": "a", "context": null}'):
         assert mended("grep", arguments) == ({"pattern": "a"}, {"dropped"})
     assert mended("grep", '{"pattern": "a", "context": "", "mode": "Count"}') == (
@@ -281,7 +281,7 @@ def test_f35_an_optional_argument_is_empty() -> None:
 
 
 def test_failures_of_the_arguments_come_together() -> None:
-    """Each is put right by its own repair."""
+    """Each is fixed by its own repair."""
     arguments = 'json\n{\'todos\': \'[{"content": "a", "done": "true", "rank": ""}]\',}</tool_call>'
     assert mended("todowrite", arguments) == (
         {"todos": [{"content": "a", "done": True}]},

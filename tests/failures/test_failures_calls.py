@@ -1,4 +1,4 @@
-"""Failures of the field: ids, indexes and calls in parallel (F41 to F47, F51, F52), one test for each."""
+"""Failures from the field: ids, indexes and parallel calls (F41 to F47, F51, F52), one test each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEW_ID = "call_"
 
 
 def reply(*deltas: Delta, **task: Any) -> Got:
-    """What a client has of these deltas: the same if each comes in a chunk of its own and if all come in one."""
+    """Return the client's view of these deltas, asserting that it is the same in one chunk and in separate chunks."""
     apart = streamed(*map(calls, deltas), ends("tool_calls"), **task)
     assert streamed(calls(*deltas), ends("tool_calls"), **task).meant == apart.meant
     assert (apart.text, apart.finish, apart.error) == ("", "tool_calls", "")
@@ -50,14 +50,14 @@ def test_f41_all_parallel_calls_have_index_0() -> None:
 
 
 def test_calls_of_one_tool_that_others_would_take_too_keep_its_name() -> None:
-    """A name that is said once more behind a whole object is the next one's."""
+    """A repeated name after a complete object belongs to the next call."""
     again = [piece(0, "", "now"), piece(0, "{}"), piece(0, "", "now"), piece(0, "{}")]
     assert reply(*again).calls == [("now", "{}"), ("now", "{}")]
 
 
 @pytest.mark.parametrize("index", [None, "0", "as null"])
 def test_f42_the_index_is_missing(index: Any) -> None:
-    """None at all, null, a text, or only on the first delta: the proxy counts."""
+    """Missing, null, a string, or only on the first delta: the proxy counts."""
 
     def at(number: int, delta: Delta) -> Delta:
         ways: dict[str | None, Delta] = {None: {}, "0": {"index": str(number)}, "as null": {"index": None}}
@@ -75,7 +75,7 @@ def test_f42_the_index_is_missing(index: Any) -> None:
 
 @pytest.mark.parametrize("missing", [..., None, ""])
 def test_f43_the_id_is_missing(missing: Any) -> None:
-    """Each call gets one, as soon as it opens, and keeps it; one that comes in time is taken."""
+    """Each call gets an id when it opens, and keeps it. The server's id is used if it arrives in time."""
     given = {} if missing is ... else {"id": missing}
     got = reply({**piece(0, LS[:5], "bash"), **given}, piece(0, LS[5:]), {**piece(1, READ, "read"), **given})
     assert got.calls == [("bash", LS), ("read", READ)]
@@ -87,7 +87,7 @@ def test_f43_the_id_is_missing(missing: Any) -> None:
 
 
 def test_f44_the_id_is_a_number() -> None:
-    """Clients want a string: `0` is no missing id."""
+    """Clients expect a string, and `0` is not a missing id."""
     got = reply(piece(0, LS[:5], "bash", 0), piece(0, LS[5:], id=0), piece(1, READ, "read", 17))
     assert (got.calls, got.ids, got.fixes) == ([("bash", LS), ("read", READ)], ("0", "17"), ("form", "form"))
     answered = whole({"content": None, "tool_calls": [entry("bash", LS, 0), entry("read", READ, 17)]})
@@ -96,13 +96,13 @@ def test_f44_the_id_is_a_number() -> None:
 
 @pytest.mark.parametrize("later", ["a", ""])
 def test_f45_the_id_comes_on_every_delta(later: str) -> None:
-    """A translator opens a block for each: the call has it once, and an empty one later says nothing."""
+    """A translator would open a block for each. The call has its id once, and a later empty id is ignored."""
     got = reply(*in_pieces(0, "a", "bash", LS, later), *in_pieces(1, "b", "read", READ, later and "b"))
     assert (got.calls, got.ids, got.fixes) == ([("bash", LS), ("read", READ)], ("a", "b"), ("form", "form"))
 
 
 def test_f46_the_id_changes_in_the_middle_of_a_call() -> None:
-    """The first one stays, for a new one alone begins no call; one with a new name does."""
+    """The first id is kept: a new id alone does not begin a call, but one with a new name does."""
     for index in (0, None):
         got = reply(piece(index, LS[:5], "bash", "a"), piece(index, LS[5:8], id="b"), piece(index, LS[8:], id="c"))
         assert (got.calls, got.ids) == ([("bash", LS)], ("a",))
@@ -117,7 +117,7 @@ def test_f46_the_id_changes_in_the_middle_of_a_call() -> None:
 
 
 def test_f47_the_pieces_of_two_calls_come_in_turns() -> None:
-    """By index, and where there is none, or always the same, by id."""
+    """They are separated by index or, if it is missing or constant, by id."""
     one, two = in_pieces(0, "a", "bash", LS), in_pieces(1, "b", "read", READ)
     turns = [each for pair in zip(one, two, strict=True) for each in pair]
     assert is_untouched(calls(piece(0, LS, "bash", "a")), calls(piece(1, READ, "read", "b")), ends("tool_calls"))
@@ -131,7 +131,7 @@ def test_f47_the_pieces_of_two_calls_come_in_turns() -> None:
 
 
 def test_f51_two_calls_of_one_name_are_two() -> None:
-    """Even with the same arguments; of one id only if they differ (F27)."""
+    """Even with the same arguments; with the same id, only if their arguments differ (F27)."""
     for index in (0, 1):
         twin, other = (reply(piece(0, LS, "bash", "a"), piece(index, text, "bash", "a")) for text in (LS, PWD))
         assert (twin.calls, twin.ids) == ([("bash", LS)], ("a",))
@@ -153,7 +153,7 @@ def test_f51_two_calls_of_one_name_are_two() -> None:
 
 
 def test_f52_the_client_asked_for_one_call_at_a_time() -> None:
-    """`parallel_tool_calls: false` that the server did not heed: the first one alone leaves, structured or in text."""
+    """The server ignored `parallel_tool_calls: false`: only the first call is sent, structured or in text."""
     both = [piece(0, LS, "bash", "a"), piece(1, READ, "read", "b")]
     apart = [*in_pieces(0, "a", "bash", LS), *in_pieces(1, "b", "read", READ)]
     in_turns = [each for pair in zip(apart[:4], apart[4:], strict=True) for each in pair]

@@ -1,4 +1,4 @@
-"""No damage (contract C9): what a repair lets out, the model wrote. In both fronts, streamed at any cut and whole."""
+"""No damage (contract C9): repaired values were written by the model. Both fronts, streamed at any split and whole."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ INNER = (
 
 
 def broken(values: Any) -> str:
-    """JSON of whose strings no mark has a backslash."""
+    """Return JSON without backslashes before quotation marks in strings."""
     return json.dumps(values, ensure_ascii=False).replace('\\"', '"')
 
 
 def in_messages(name: str, text: str, finish: str = "tool_calls") -> dict[str, Any]:
-    """The message that a Messages client has of a call with these arguments, the same at every cut."""
+    """Return a Messages client's view of a call with these arguments, the same at every split."""
     found: list[dict[str, Any]] = []
     for parts in ([text], list(text), *(random_cut(text, random.Random(seed)) for seed in (3, 7))):
         pieces: list[Chunk] = [ROLE, calls(piece(0, "", name, "a")), *(calls(piece(0, each)) for each in parts)]
@@ -80,7 +80,7 @@ def _fail(error: Exception) -> None:
 
 
 def is_right(name: str, values: Any, text: str) -> bool:
-    """True if a call of these arguments is one with these values, in both fronts."""
+    """Return whether this arguments text yields a call with these values in both fronts."""
     got = argued(name, text, tools=TOOLS)
     (block,) = in_messages(name, text)["content"]
     assert (block["type"], block["name"], block["input"]) == ("tool_use", name, values)
@@ -88,7 +88,7 @@ def is_right(name: str, values: Any, text: str) -> bool:
 
 
 def is_refused(name: str, text: str) -> bool:
-    """True if no call leaves: the text does, or the stream ends in an error because the call had begun."""
+    """Return whether no call is sent: the text is, or the stream ends in an error because the call had begun."""
     got = argued(name, text, tools=TOOLS)
     said = in_messages(name, text)
     if got.error:
@@ -148,7 +148,7 @@ LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
 @pytest.mark.parametrize("end", LOOKS_LIKE_AN_END)
 @pytest.mark.parametrize("behind", [" -l", ' | wc "-l', "} c"])
 def test_what_looks_like_the_end_of_an_object_is_none_if_a_string_goes_on_behind_it(end: str, behind: str) -> None:
-    """Only the end of the call tells; what stands behind the brace is no text."""
+    """Only the end of the call decides; the text after the brace is not prose."""
     inner = f"ls{end}{behind}"
     paired = inner.count('"') % 2 == 0
     assert is_right("bash", {"command": inner}, broken({"command": inner}))
@@ -214,7 +214,7 @@ def test_several_objects_are_no_call(name: str, text: str) -> None:
 def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no_reading(
     inner: str, outer: str
 ) -> None:
-    """The string may end, and all around it, before the first of them or before the second one."""
+    """The string and everything around it may end before the first or the second of them."""
     for name, text in (
         ("edits", f'{{"edits": [{{"old": "a", "new": "{inner}"}}], "path": "{outer}")"}}], "path": "p"}}'),
         ("edits", f'{{"edits": [{{"new": "a", "old": "{inner}" }} ] , "path": "{outer}")" }} ] , "path": "p"}}'),
@@ -248,7 +248,7 @@ def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str
     ],
 )
 def test_a_key_that_stands_twice_in_what_needs_a_repair_leaves_no_reading(text: str) -> None:
-    """All between the two may be a part of the string before the first one."""
+    """Everything between the two may be part of the string before the first one."""
     assert is_refused("add", text)
 
 

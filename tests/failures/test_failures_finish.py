@@ -1,4 +1,4 @@
-"""Failures of the field: what the finish says (F54 to F56), one test for each."""
+"""Failures from the field: finish reasons (F54 to F56), one test each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITTEN = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
 
 @pytest.mark.parametrize("finish", ["stop", "function_call", "eos", "end_turn"])
 def test_f54_stop_although_there_are_calls(finish: str) -> None:
-    """The client would not run them: the finish is `tool_calls`, and comes once, at the end."""
+    """The client would not run them. The finish reason becomes `tool_calls`, once, at the end."""
     for got in (
         streamed(CALL, ends(finish)),
         streamed(CALL, chunk(delta(0, finish, content=""))),
@@ -29,7 +29,7 @@ def test_f54_stop_although_there_are_calls(finish: str) -> None:
 
 
 def test_f55_tool_calls_although_there_are_none() -> None:
-    """The client would wait for results: the finish is `stop`, and the words stay."""
+    """The client would wait for results. The finish reason becomes `stop`, and the text is kept."""
     for got in (
         streamed(says("Hi."), ends("tool_calls")),
         streamed(chunk(delta(0, "tool_calls", content="Hi."))),
@@ -49,7 +49,7 @@ def test_f55_tool_calls_although_there_are_none() -> None:
     "cut", ["{", '{"comm', '{"command": "rm -rf /tmp', '{"command": "ls"', '{"command": "ls", "timeout": 1', LS]
 )
 def test_f56_a_call_that_was_cut_off_says_so(cut: str, reason: str) -> None:
-    """The reason stays, and so does what came: a shell command is never completed."""
+    """Reason and text are unchanged: a shell command is never completed."""
     got = argued("bash", cut, finish=reason)
     assert (got.calls, got.finish, got.error) == ([("bash", cut)], reason, "")
     assert "closers" not in got.fixes
@@ -59,14 +59,14 @@ def test_f56_a_call_that_was_cut_off_says_so(cut: str, reason: str) -> None:
 
 
 def test_half_of_a_call_that_was_not_opened_stays_text() -> None:
-    """No closer is added to what was cut off, whatever else would be put right."""
+    """No closer is added to a truncated call, even if other damage would be repaired."""
     for name, cut in (("bash", '"command": "ls"'), ("", '{"command": "ls"'), ("", '{"command": "l')):
         got = argued(name, cut, finish="length")
         assert (got.calls, got.text, got.finish, got.fixes) == ([], name + cut, "length", ("no_call",))
 
 
 def test_half_of_a_call_in_text_stays_text() -> None:
-    """What was cut in the middle is not taken for a call."""
+    """Text that was cut in the middle of a call is not a call."""
     for text in (WRITTEN[:-4], WRITTEN[:-20], call_json("bash", command="ls")):
         for got in (streamed(says(text), ends("length")), whole({"content": text}, "length")):
             assert (got.text, got.calls, got.finish, got.fixes) == (text, [], "length", ())

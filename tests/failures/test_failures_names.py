@@ -1,4 +1,4 @@
-"""Failures of the field: the names of calls that a server structured (F36 to F40), one test for each."""
+"""Failures from the field: names of structured calls (F36 to F40), one test each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AGENT = offered(
 
 
 def both_ways(name: Any, arguments: str, **task: Any) -> Got:
-    """What a client has of a call of this name, the same streamed at once, streamed in two pieces, and as an answer."""
+    """Return the client's view of a call with this name: the same in one piece, in two, and as a whole response."""
     half = len(arguments) // 2
     said = {"content": None, "tool_calls": [entry(name, arguments)]}
     got = [
@@ -90,7 +90,7 @@ def test_f37_a_call_has_no_name() -> None:
 
 
 def test_f38_the_name_comes_behind_the_arguments() -> None:
-    """The call waits until it has one; two of them are kept apart."""
+    """The call is held until it has a name. Two calls are kept apart."""
     late: list[list[dict[str, Any]]] = [
         [piece(0, LS[:5], id="a"), piece(0, LS[5:]), piece(0, name="bash")],
         [piece(0, LS[:5], id="a"), piece(0, LS[5:9], "bash"), piece(0, LS[9:])],

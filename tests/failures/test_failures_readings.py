@@ -1,6 +1,5 @@
-"""What can be read in two ways is not read at all (contract C9): missing ends, words that are no numbers, brackets that
-are none of a list, paths with single backslashes. In structured calls in both fronts, streamed and whole, and in tagged
-ones.
+"""Ambiguous text is not read at all (contract C9): missing ends, words in place of numbers, brackets that do not make a
+list, paths with single backslashes. In structured calls in both fronts, streamed and whole, and in tagged calls.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ STRING_PLACES = (
 @pytest.mark.parametrize("value", [*OBJECTS, *ARRAYS])
 @pytest.mark.parametrize(("name", "before", "behind"), STRING_PLACES)
 def test_nothing_that_stands_for_a_string_is_closed(name: str, before: str, behind: str, value: str) -> None:
-    """A bracket is missing: where the text would end is not known. The families take turns."""
+    """If a bracket is missing, the end of the text is unknown. The families take turns."""
     text = before + value + behind
     families = (HERMES, WRAPPERS["Kimi"], WRAPPERS["functionary"])
     turn = [*OBJECTS, *ARRAYS].index(value)

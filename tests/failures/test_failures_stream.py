@@ -1,4 +1,4 @@
-"""Failures of the field: what comes between the calls, and around them (F64 to F71), one test for each."""
+"""Failures from the field: data between calls and around them (F64 to F71), one test each."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_f64_chunks_that_say_nothing() -> None:
 
 
 def test_f65_an_error_comes_in_the_middle_of_a_stream() -> None:
-    """Under status 200: the client gets it as its dialect's error, behind what was said, and no end of success."""
+    """Under status 200: the client receives its dialect's error after the text, and no successful end."""
     error = {"message": "CUDA out of memory", "type": "server_error", "param": None, "code": 500}
     for before in ([], [says("Hi.")], [calls(piece(0, LS[:9], "bash", "a"))], [says("<tool_call>")]):
         data = wire([ROLE, *before], done=False) + event_bytes({"error": error}) + DONE
@@ -111,7 +111,7 @@ def test_f66_the_bytes_come_in_any_framing() -> None:
 
 
 def test_f67_repeated_chunks_are_no_repetition() -> None:
-    """What is the same as the chunk before is meant: nothing is removed by likeness."""
+    """Repeated chunks are intended: nothing is removed because it looks alike."""
     words = [says("ha"), says("ha"), says("ha"), says("\n"), says("\n")]
     assert is_untouched(*words, ends())
     pieces = ['{"command": "', "ab", "ab", "ab", "ab", '"}']
@@ -155,7 +155,7 @@ def test_f68_prose_that_mentions_the_markup(text: str) -> None:
 )
 @pytest.mark.parametrize("called", [True, False])
 def test_f69_the_upstream_breaks_off(inside: Inside, ending: list[Any], called: bool) -> None:
-    """What came is there, then the error; never a finish, for the reply is not whole."""
+    """The received text is sent, then the error. There is no finish, because the reply is incomplete."""
     begun = calls(piece(0, LS[:14], "bash", "a")).raw if called else text("Hi.")
     with Upstream([SSE, chunked(FIRST), chunked(begun), *ending]) as server:
         given = inside(server.url).post(CHAT, json=chat(tools=OFFERED)).data

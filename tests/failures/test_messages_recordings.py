@@ -1,4 +1,4 @@
-"""What real servers answer to chat requests, as a Messages client gets it."""
+"""Real servers' responses to chat requests, as a Messages client receives them."""
 
 from __future__ import annotations
 

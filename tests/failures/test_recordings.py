@@ -1,4 +1,4 @@
-"""Real servers' answers, byte for byte, through the whole sans-IO half: repaired where they need it, untouched else."""
+"""Real servers' responses through the whole sans-IO half: repaired if they need it, unchanged otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project's own corpus: calls in every text format, as models write them and nearly so, the same at every cut."""
+"""The project's own corpus: calls in every text format, correct and nearly so, with the same result at every split."""
 
 from __future__ import annotations
 
