@@ -83,7 +83,8 @@ class CallStream:
     def __init__(
         self, tools: Objects, messages: Objects = (), *, json_reply: bool = False, special_tokens: bool = False
     ) -> None:
-        offered, history = offered_tools(tools), _as_json(messages)
+        offered = offered_tools(tools)
+        history: list[Json] = [dict(message) for message in messages]
         self._engine = Engine(
             Task(
                 tools=offered if offered else None,
@@ -162,10 +163,6 @@ def offered_tools(tools: Iterable[Mapping[str, Any]]) -> ToolSet:
             function = {"name": tool.get("name"), "parameters": tool.get("input_schema", tool.get("parameters"))}
         functions.append({"type": "function", "function": function})
     return read_tools(functions)
-
-
-def _as_json(messages: Objects) -> list[Json]:
-    return [dict(message) for message in messages]
 
 
 def _chunk(delta: JsonObject, finish_reason: str | None) -> Chunk:

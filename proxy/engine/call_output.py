@@ -91,7 +91,8 @@ class CallOutput:
         if not call.id or call.id in self._rules.used:
             # The server gave no id (F43), or one that another call of this reply or an earlier turn has (F48).
             call.id = self._rules.new_id(call.index, name, call.server_id)
-            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none, or another call's", name),)
+            why = "the server sent no id, or one that is already used"
+            call.fixes += (Repair("id", call.server_id, call.id, why, name),)
         self._rules.used.add(call.id)
         return [CallOpened(self._choice, call.index, call.id, name)]
 
@@ -101,7 +102,7 @@ class CallOutput:
         if arguments.strip() in ("{}", "") and tool is not None and tool.required:
             self.empty += 1  # F25
         if call.odd:
-            why = "the server said it in another way than clients understand"
+            why = "clients do not understand the form that the server sent"
             call.fixes += (Repair("form", "", "", why, call.name),)
         self.audit += call.fixes
         self._written.append(_Written(call.name, canonical(arguments), call.index, in_text))
@@ -278,7 +279,7 @@ class CallOutput:
         if same is not None:
             self._written.remove(same)
             call.move(State.DROPPED)
-            why = "the call was in the content already"
+            why = "the call was already found in the content"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
             return self._arguments(call, "", same.index)
         by_rule = any(fix.id.startswith("rule:") for fix in repaired.fixes)
@@ -318,7 +319,7 @@ class CallOutput:
     def _give_back(self, call: Call, name: str, text: str) -> list[Event]:
         """Return a rejected call as text, so that the model's output is not lost."""
         call.move(State.DROPPED)
-        why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
+        why = "its arguments cannot be read" if name else "it has no name, and its arguments do not identify the tool"
         self.refused["unreadable_arguments" if name else "no_name"] += 1
         if not name + text:
             return []
@@ -335,7 +336,7 @@ class CallOutput:
         if not text.strip():
             return []
         if is_junk(text):
-            call.fixes += (Repair("junk", text, "", "it stood behind the object", call.name),)
+            call.fixes += (Repair("junk", text, "", "it followed the object", call.name),)
             return []
-        call.fixes += (Repair("junk", text, text, "it stood behind the object, and is content", call.name),)
+        call.fixes += (Repair("junk", text, text, "it followed the object, and is content", call.name),)
         return [Text(self._choice, text)]

@@ -31,7 +31,7 @@ class Calls(CallOutput):
 
     @property
     def size(self) -> int:
-        """The bytes that may be read again."""
+        """The number of argument bytes that the next step may have to read again."""
         return sum(call.size for call in self._owners)
 
     def finished_texts(self) -> tuple[str, ...]:

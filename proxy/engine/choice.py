@@ -41,16 +41,16 @@ _MAX_BLANKS = 4096
 _MAX_REASONING = 64 * 1024
 # Reasons for dropping text (F18).
 DROPPED = {
-    "end_of_turn": "the model's own end-of-turn token is no text",
-    "leftover": "a closer or a token directly after a call is no text",
-    "lone_opener": "a wrapper without a call is no text",
-    "cut_call": "a further call that was cut off is no text",
-    "made_up_turn": "what the model makes up behind its call, a result or the client's turn, is no answer",
-    "leaked_token": "a token at the very beginning of a reply is no text",
+    "end_of_turn": "the model's end-of-turn token is not text",
+    "leftover": "a closing tag or token directly after a call is not text",
+    "lone_opener": "a wrapper without a call is not text",
+    "cut_call": "a further call that was cut off is not text",
+    "made_up_turn": "a tool result or user turn that the model invents after its call is not an answer",
+    "leaked_token": "a token at the very beginning of a reply is not text",
 }
 _EMPTY_LIST = Repair("empty_calls", "[]", "", "a list of no calls says nothing")
-_UNOPENED = Repair("unopened_thought", "", "", "the text before the end of a thought has been one")
-_UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer")
+_UNOPENED = Repair("unopened_thought", "", "", "the text before an end tag of reasoning was reasoning")
+_UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in unclosed reasoning is the answer")
 
 
 class Mode(Enum):
@@ -122,7 +122,7 @@ class Choice:
 
     @property
     def size(self) -> int:
-        """The number of characters that may be read again."""
+        """The number of held characters, text and arguments, that the next step may have to read again."""
         return self._size + self.calls.size
 
     @property
@@ -178,7 +178,7 @@ class Choice:
                 events += [*(self._end_text() if self._ordered else ()), reasoning]
                 self._reasoning_size = 0
         if said.empty_calls and _EMPTY_LIST not in self.audit:
-            self.audit.append(_EMPTY_LIST)  # vLLM says it in each chunk
+            self.audit.append(_EMPTY_LIST)  # vLLM sends one in each chunk
         if said.calls or text.strip():
             self.reasoning_reader = None
         if text and _repeats_its_calls(said):
@@ -367,7 +367,7 @@ class Choice:
             return []
         known, at = self._repeated or self.calls.finished_texts(), self._repeated_to
         bare = part.rstrip()
-        # Blanks after the arguments are not a part of them.
+        # Ignore blanks after the arguments.
         self._repeated = tuple(
             each for each in known if each.startswith(part, at) or each[at : at + len(bare) + 1] == bare
         )
@@ -443,7 +443,7 @@ class Choice:
         if self._parsed and not was_cut(self.finish):
             reason = "tool_calls" if self.calls.count else "stop"
         if reason != self.finish and not (reason == "tool_calls" and self.calls.in_text):
-            self.audit.append(Repair("finish", str(self.finish), reason, "the finish says what left the proxy"))
+            self.audit.append(Repair("finish", str(self.finish), reason, "the finish reason matches the sent calls"))
         if was_cut(reason) and reason not in USUAL_ENDS:
             # Dialects may lack this reason: a Messages client gets `max_tokens` for vLLM's `repetition`.
             self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))
@@ -452,7 +452,7 @@ class Choice:
     # Other fields of chunks (contract C1).
 
     def _with_rest(self, events: list[Event]) -> list[Event]:
-        """Return the events, with the other fields of chunks that were not forwarded unchanged."""
+        """Add the unsent fields of earlier chunks to the events, if there are any events."""
         rest = self._say_rest() if events else []
         if not rest:
             return events

@@ -108,7 +108,7 @@ class Engine:
 
     @property
     def size(self) -> int:
-        """The number of characters of text and of arguments that may be read again."""
+        """The number of held characters, text and arguments, that the next step may have to read again."""
         return sum(choice.size for choice in self._choices.values())
 
     @property
@@ -188,7 +188,7 @@ class Engine:
         return tuple(events)
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
-        """Pass a chunk of usage or unknown content, after a held finish reason."""
+        """Forward a chunk of usage or unknown content. It waits while a finish reason is held."""
         if any(self._finished.values()):
             self._trailing.append((chunk, events_of(chunk)))
             return ()

@@ -20,7 +20,7 @@ from proxy.codec.json_text import load_json
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text
 from proxy.engine.reading import CallDelta
 
-# An escape in a string of JSON.
+# A short escape in a JSON string.
 PLAIN_ESCAPE = rb'\\["\\/nrt]'
 # Any text that is not empty, as written in a JSON string.
 ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)

@@ -109,7 +109,7 @@ class ChoiceDelta:
     sign_of_life: bool = False
 
     def content(self, choice: int) -> list[ContentEvent]:
-        """Return the events of the reasoning and the text if nothing is held or changed."""
+        """Return the events of the reasoning and the text, without holding or changing anything."""
         events: list[ContentEvent] = [Reasoning(choice, self.reasoning)] if self.reasoning else []
         return [*events, Text(choice, self.text)] if self.text else events
 

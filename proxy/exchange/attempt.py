@@ -201,7 +201,7 @@ class Attempt:
                 yield from self._live(parts, sent)
                 return
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
-                raise UpstreamBroken("the model server answered with no stream although the one before was one")
+                raise UpstreamBroken("the model server streamed the first reply, but not the second")
             whole = yield from self._beating(read_body(parts))
         # The steps below may block: repairing a long answer, counting reasoning tokens on the server, storing it.
         yield from self._exchange.wait.on_a_thread()
@@ -333,7 +333,9 @@ class Attempt:
             lane = self._lane
             wait.lane = lane if lane is not None and lane.open() else None
             yield beat + ready
-        yield from self._count_thoughts()
+        if self._engine.wants_count:
+            yield from wait.on_a_thread()
+            self._engine.counted(self._tokens_of(self._engine.thoughts))
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
@@ -348,13 +350,6 @@ class Attempt:
         """Move to a thread if the dialect stores replies: writing the end may wait for a file."""
         if self._exchange.dialect.keeps:
             yield from self._exchange.wait.on_a_thread()
-
-    def _count_thoughts(self) -> Iterator[bytes]:
-        """Count the tokens of the separated reasoning, if the usage reports them."""
-        if not self._engine.wants_count:
-            return
-        yield from self._exchange.wait.on_a_thread()
-        self._engine.counted(self._tokens_of(self._engine.thoughts))
 
     def _tokens_of(self, thoughts: str) -> int:
         """Return the number of tokens of this reasoning plus that of earlier tries."""
@@ -377,7 +372,7 @@ class Attempt:
             self._unsent += reply.receive(part, _slice())
             if not reply.unread:
                 return
-            # Events that were read are already numbered, so the heartbeat must follow them.
+            # Events written so far may have sequence numbers, so the heartbeat must follow them.
             yield self._ready() + self._beat()
             part = b""
 

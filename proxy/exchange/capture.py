@@ -91,7 +91,8 @@ class CaptureFolder:
         """Remove captures beyond the limits, oldest first."""
         removed = 0
         with contextlib.suppress(OSError):
-            for path in _over(sorted(self._files(), key=_newest_first), time.time()):
+            files = sorted(self._files(), key=lambda file: (-file.at, file.path))
+            for path in _over(files, time.time()):
                 with contextlib.suppress(FileNotFoundError):  # another worker was faster
                     os.unlink(path)
                     removed += 1
@@ -125,10 +126,6 @@ class CaptureFolder:
                 at = _moment(match[1])
                 if at is not None and about.st_uid == os.geteuid():
                     yield _File(entry.path, at, about.st_size, is_whole=not match[2])
-
-
-def _newest_first(file: _File) -> tuple[float, str]:
-    return -file.at, file.path
 
 
 def _moment(text: str) -> float | None:

@@ -246,7 +246,7 @@ def _after_error(
 
 
 def _second_plan(request: ChatRequest, again: Plan, error: UpstreamError, kind: Callable[[], str]) -> Plan | None:
-    """Return the plan adapted to the server's error, or None if the error does not say what to change."""
+    """Return the plan for a retry after an error, or None if no retry can help."""
     if isinstance(error, UpstreamUnreachable):
         return again if error.refused else None
     if not isinstance(error, UpstreamRefused):

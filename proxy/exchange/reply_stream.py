@@ -477,7 +477,10 @@ class StreamReply:
         sequence = self._unsent.keep(raw)
         if not body:
             return self._written((Unchanged(raw, (), sequence),))
-        self._look(body)
+        self._usage = as_object(body.get("usage")) or self._usage
+        self._envelope = self._envelope or envelope_of(body)
+        if not self._content.answered:
+            self._content.observe_body(body)
         chunk = Chunk(body, raw, sequence)
         if self._earlier is not None:
             chunk = self._earlier.joined_chunk(chunk)
@@ -489,13 +492,6 @@ class StreamReply:
             if lane is not None:
                 self._lane, self._room = lane, lane.room
         return written
-
-    def _look(self, body: JsonObject) -> None:
-        """Keep the facts that the end of this reply and the next try need."""
-        self._usage = as_object(body.get("usage")) or self._usage
-        self._envelope = self._envelope or envelope_of(body)
-        if not self._content.answered:
-            self._content.observe_body(body)
 
     def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
         """Return the events of an engine step.

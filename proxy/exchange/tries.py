@@ -16,7 +16,7 @@ from proxy.exchange.plan import Ended, Plan, next_plan
 
 
 def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
-    """Yield the bytes of the reply, or b"" while there are none. A whole reply is one piece.
+    """Yield the bytes of the reply. Yield b"" if there are none yet. A whole reply is one piece.
 
     Raises a ProxyError only before the first bytes.
     """
@@ -62,7 +62,7 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             return
         finally:
             told.note()
-            # The traceback refers to this frame.
+            # Break the reference cycle: the error's traceback refers to this frame.
             failure = None
 
 

@@ -24,7 +24,7 @@ class Listener(Protocol):
     """An observer of a reply's events."""
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Listen to what the engine says."""
+        """Observe the next events of the engine."""
 
 
 def unrepaired() -> Engine:

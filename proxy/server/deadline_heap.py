@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 NEVER = float("inf")
-# The number of stale entries at which the heap is rebuilt.
+# The number of stale entries that are always tolerated before the heap is rebuilt.
 _SLACK = 256
 
 

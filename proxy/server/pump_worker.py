@@ -142,7 +142,7 @@ class Input:
         try:
             data = self._body.read(size)
         except BlockingIOError:  # SO_RCVTIMEO
-            failure = TimeoutError("nothing of the body arrived for a while (client_timeout)")
+            failure = TimeoutError("no bytes of the body arrived in time (client_timeout)")
         except Exception as error:
             failure = error
         self._turn.take()
@@ -325,7 +325,7 @@ class PumpWorker(ThreadWorker):
                     conn.sock.shutdown(socket.SHUT_RD)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Serve connections that the kernel has accepted, and refuse new ones, because the worker is stopping."""
+        """Stop the worker: serve the connections that the kernel has already accepted, and refuse new ones."""
         self.alive = False
         for listener in self.sockets:
             before = -1

@@ -77,14 +77,10 @@ def _card(entry: JsonObject) -> ModelCard:
         owner=as_text(entry.get("owned_by")),
         root=as_text(entry.get("root")),
         parent=as_text(entry.get("parent")),
-        max_len=_context_length(entry),
+        # The fields of vLLM and of llama-server.
+        max_len=_count(entry.get("max_model_len")) or _count(as_object(entry.get("meta")).get("n_ctx")) or None,
         created=created if created <= _LAST_SECOND else 0,
     )
-
-
-def _context_length(entry: JsonObject) -> int | None:
-    """Return the context in tokens by vLLM's or llama-server's field, or None."""
-    return _count(entry.get("max_model_len")) or _count(as_object(entry.get("meta")).get("n_ctx")) or None
 
 
 def kind_of(cards: Iterable[ModelCard]) -> str:

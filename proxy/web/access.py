@@ -28,8 +28,8 @@ _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
 # True-Client-IP, X-Client-IP).
 _OF_OTHERS = re.compile(r"HTTP_(?:ORIGIN|FORWARDED|VIA|X_FORWARDED.*|.*IP(?:V[46])?)")
 _LOCAL_ONLY = (
-    "without an admin key this path answers only programs on this machine that ask for it by a loopback address, and "
-    "{}; ask there, or set admin_key_file"
+    "without an admin key, this path is available only to programs on this machine through a loopback address, but {}; "
+    "use a loopback address, or set admin_key_file"
 )
 _METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
@@ -95,7 +95,7 @@ def _why_not_local(environ: Mapping[str, Any], *, of_page: bool = False) -> str:
     host = environ.get("HTTP_HOST", "").lower()
     name, address = _read_host(host)
     if host.endswith(":") or not (name == "localhost" if address is None else address.is_loopback):
-        return "the Host of this request is no loopback address"
+        return "the Host of this request is not a loopback address"
     for header in environ:
         if _OF_OTHERS.fullmatch(header) and not (of_page and header == "HTTP_ORIGIN"):
             return f"this request has the header {header.removeprefix('HTTP_').replace('_', '-').title()}"
@@ -125,7 +125,7 @@ def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
     if origin is None:
         return
     if not _allows(origins, origin.lower()):
-        named = f"the web page {origin[:100]!r}" if origin else "a web page that does not say which it is"
+        named = f"the web page {origin[:100]!r}" if origin else "an unnamed web page"
         words = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
         raise Forbidden(words, "page")
     host = environ.get("HTTP_HOST", "")
@@ -133,7 +133,7 @@ def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
     own_names = {"localhost", *(_read_host(each.partition("://")[2])[0] for each in origins)}
     # DNS rebinding needs a name, so addresses are safe.
     if address is None and (not name or name not in own_names):
-        words = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy"
+        words = f"this request from a web page is for the host {host[:100]!r}; if that is this proxy"
         raise Forbidden(f"{words}, add https://HOST to origins", "page")
 
 

@@ -127,7 +127,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
     if key is not None and key.requests_per_minute:
         wait = shared.rate_limit(f"key {key.name}", key.requests_per_minute)
         if wait:
-            words = f"the key {key.name} has {key.requests_per_minute} requests a minute (requests_per_minute)"
+            words = f"the key {key.name} may send {key.requests_per_minute} requests per minute (requests_per_minute)"
             raise TooMany(words, "rate", wait)
     if route.takes_thread:
         ctx.take_thread()
@@ -142,7 +142,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
     check_named_model(key, route, ctx.body)
     if key.streams and route.keeps_model_busy:
         if not shared.acquire_slot(f"key {key.name}", key.streams):
-            words = f"the key {key.name} has {key.streams} requests under way already (streams)"
+            words = f"the key {key.name} already has {key.streams} concurrent requests (streams)"
             raise TooMany(words, "streams", _WAIT)
         ctx.held.append(partial(shared.release_slot, f"key {key.name}"))
 
@@ -191,7 +191,7 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     ends.
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in ("", "identity"):
-        raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
+        raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it uncompressed")
     if environ.get("HTTP_TRANSFER_ENCODING", "chunked").strip().lower() != "chunked":
         raise BadRequest("the transfer coding must be chunked (Transfer-Encoding)")
     length = environ.get("CONTENT_LENGTH", "")
@@ -235,20 +235,20 @@ def _not_json(raw: bytes) -> BadRequest:
         _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except json.JSONDecodeError as error:
         position = f"line {error.lineno}, column {error.colno} (character {error.pos})"
-        return BadRequest(f"the body is no JSON: {error.msg} at {position}")
+        return BadRequest(f"the body is not valid JSON: {error.msg} at {position}")
     except UnicodeDecodeError as error:
-        return BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read")
+        return BadRequest(f"the body is not valid UTF-8: byte {error.start} cannot be decoded")
     except RecursionError:
         return _too_deep(raw)
     except ValueError as error:
         constants = (token.start() for token in _TOKEN.finditer(raw) if token.group()[:1] in b"NI-")
         place = next((f", at byte {start}" for start in constants), "")
-        return BadRequest(f"the body is no JSON: {error}{place}")
-    return BadRequest("the body is no JSON")
+        return BadRequest(f"the body is not valid JSON: {error}{place}")
+    return BadRequest("the body is not valid JSON")
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 # Built once: `json.loads` would build one per body.

@@ -1,4 +1,4 @@
-"""The reply to a request for a completion, in any dialect: prepared, sent upstream, repaired, streamed or whole."""
+"""Answers completion requests in any dialect: prepares them, sends them upstream, and returns the repaired reply."""
 
 from __future__ import annotations
 
@@ -166,8 +166,8 @@ class _ServerOfRequest:
         model = self.prepared.chat.model
         if self.worker.learn(model, ids):
             entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.worker.lessons_of(model)))
-            words = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
-            log.warning(words, model[:100], "to keep that, put first in models of rules.yaml", entry)
+            words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
+            log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
 
 
 def _engine(
@@ -230,7 +230,7 @@ def whole_body(call: UpstreamCall, wait: AnswerWait) -> bytes:
 
 
 def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:
-    """Return the number of tokens of a text by `/tokenize` of vLLM or llama.cpp, or 0 if the server does not say."""
+    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown."""
     body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
     wait = AnswerWait(None, Timeouts(_COUNT_SECONDS, total=_COUNT_SECONDS, until_complete=True))
     try:

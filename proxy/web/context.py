@@ -114,7 +114,7 @@ class RequestContext:
         return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons_of(model))
 
     def wait(self, timeouts: Timeouts) -> AnswerWait:
-        """Return the wait for a response of the model server, which ends when the client leaves or the worker stops."""
+        """Return a wait object for a response. Its wait ends if the client disconnects or the worker stops."""
         return AnswerWait(self.socket, timeouts, self.worker.drain, turn=self.turn)
 
     def take_thread(self) -> None:

@@ -42,7 +42,7 @@ def passed(path: str, model: str | None = None) -> Response:
     data = body.upward(headers) if ctx.body or ctx.method not in ("GET", "HEAD") else None
     method = "GET" if ctx.method == "HEAD" else ctx.method
     if not _QUERY.fullmatch(query):
-        raise BadRequest("the query of the URL holds characters that do not belong there")
+        raise BadRequest("the query of the URL contains invalid characters")
     target = f"{path}?{query}" if query else path
     call = model_server(ctx, model).open(method, target, headers, data, wait.connecting())
     try:

@@ -73,7 +73,7 @@ def log_request(ctx: RequestContext, status: int) -> None:
 
 
 def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
-    """Return the facts of a reply, with None for facts not to log, and warn of a swallowed call."""
+    """Return the log facts of a reply; None values are not logged. Warns of a swallowed call."""
     outcome, again = ctx.outcome, ctx.outcome.tries > 1
     if outcome.swallowed and chat.tools is not None:
         log.warning(
@@ -193,7 +193,7 @@ def live_row(ctx: RequestContext) -> JsonObject:
 
 
 def _speed(ctx: RequestContext, ended: float) -> float | None:
-    """Return the model server's tokens per second, or None if the reply does not show its speed."""
+    """Return the model server's tokens per second, or None without a stream or after a retry or a short reply."""
     outcome = ctx.outcome
     tokens = outcome.tokens.get("completion", 0)
     if outcome.first_event is None or outcome.tries > 1 or not tokens:

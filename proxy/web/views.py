@@ -80,7 +80,7 @@ def model(name: str) -> Response:
     """`GET /v1/models/{id}`. In Messages the name may be an alias; in other dialects the path is forwarded."""
     # The name becomes part of an upstream path, so only plain words between slashes are allowed.
     if not all(word.strip(".") and _NAME.issuperset(word) for word in name.split("/")):
-        raise NotFound(f"{name!r} is no name of a model")
+        raise NotFound(f"{name!r} is not a valid model name")
     ctx = request_context()
     if not ctx.in_messages:
         return passed(f"{routes.MODELS.path}/{name}", model=name)
@@ -106,7 +106,7 @@ def _list(ctx: RequestContext, model: str | None = None) -> bytes:
 def _ask(
     method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
-    """Return the status and body of the model server's answer. Raises errors of authentication and of GET requests."""
+    """Return the status and body of the model server's answer. Raises its error for 401, 403 and failed GETs."""
     ctx = request_context()
     wait = ctx.wait(Timeouts(_SECONDS, until_complete=True))
     with server.open(method, path, headers, data, wait.connecting()) as call:
