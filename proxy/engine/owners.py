@@ -233,7 +233,7 @@ class Owners:
         return None if another or call.name_again or late else call
 
     def _nameless(self, delta: CallDelta) -> Call | None:
-        """Return the call without a name that is named by a delta under a new index, or None."""
+        """Return the call that lacks a name and gets it from this delta under a new index, or None."""
         call = next((call for call in self.calls if not call.names and call.begun), None)
         if call is None or delta.fragment or not delta.name:
             return None

@@ -127,7 +127,7 @@ class Pump(threading.Thread):
                 self._on_client(stream, mask)
             else:
                 self._on_upstream(stream)
-        # Not before the events: a new stream may reuse the number of a descriptor that has stale events.
+        # Take in new streams only now: one may reuse the number of a descriptor that had stale events above.
         self._take_in()
         for stream in self._deadlines.take(now):
             self._on_deadline(stream)

@@ -117,7 +117,7 @@ class AnswerWait:
         self._alarm = self._end = NEVER
 
     def connecting(self) -> Waiting:
-        """Return the options for opening a connection. While it waits, other requests may compute."""
+        """Return the options for opening a connection. Other requests may compute while this one connects."""
         return Waiting(begins=self._give_way)
 
     def _give_way(self) -> None:

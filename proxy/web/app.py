@@ -150,7 +150,7 @@ def _before_request(worker: WorkerState) -> Response | None:
 
 
 def _allowed(request: ClientRequest) -> str:
-    """Return the methods of a path that does not support the requested method, or ""."""
+    """Return the supported methods if the path exists but not for the requested method, else ""."""
     missing, settings = request.routing_exception, request.context.snapshot.settings
     if missing is not None and admission.is_listed(routes.without_client(request.path), settings):
         return ", ".join([*routes.LISTED_METHODS, "OPTIONS"])
