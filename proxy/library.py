@@ -1,4 +1,4 @@
-"""Finding tool calls in a model's text, without the proxy.
+"""Find tool calls in a model's text without running the proxy.
 
 `from proxy import find_calls, CallStream` needs no server, no configuration and no I/O. `rules.yaml` is not read.
 
@@ -42,9 +42,9 @@ Objects: TypeAlias = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of an offered tool: `arguments` is the text of one JSON object, `repairs` are what was changed in it.
+    """A call of an offered tool. `arguments` is the text of one JSON object, and `repairs` are the changes made to it.
 
-    `id` is the model's own where its notation has one, else a random one.
+    `id` is the model's own id if its notation has one, else a random id.
     """
 
     name: str
@@ -60,9 +60,9 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply that was read: its calls, the text that is left, and the finish reason that fits them.
+    """A parsed reply: its calls, the remaining text, and the correct finish reason.
 
-    `repairs` are all that was changed, `rejected` counts what looked like a call and was not, by the reason.
+    `repairs` are all changes. `rejected` counts texts that looked like a call but were not, by reason.
     """
 
     calls: tuple[ToolCall, ...]
@@ -73,17 +73,18 @@ class Reply:
 
 
 class CallStream:
-    """Reads a reply in pieces.
+    """Incremental reader for one reply.
 
-    `tools` are those of the request, in the form of any API; `messages` the conversation in the form of Chat
-    Completions: a call that the model only copies from it does not count. `json_reply`: the client asked for JSON by
-    `response_format`. `special_tokens`: the server leaves the model's special tokens in the text.
+    `tools` are the request's tools in the form of any API. `messages` is the conversation in the form of Chat
+    Completions; calls that the model only copies from it are not found. `json_reply`: the client asked for JSON with
+    `response_format`. `special_tokens`: the server leaves special tokens in the text.
     """
 
     def __init__(
         self, tools: Objects, messages: Objects = (), *, json_reply: bool = False, special_tokens: bool = False
     ) -> None:
-        offered, history = offered_tools(tools), _as_json(messages)
+        offered = offered_tools(tools)
+        history: list[Json] = [dict(message) for message in messages]
         self._engine = Engine(
             Task(
                 tools=offered if offered else None,
@@ -99,22 +100,23 @@ class CallStream:
 
     @property
     def repairs(self) -> tuple[Repair, ...]:
-        """All that was changed so far."""
+        """The repairs so far."""
         return self._engine.audit
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """The number of texts so far that looked like a call and were not, by the reason."""
+        """The number of texts so far that looked like a call but were not, by reason."""
         return self._engine.refusals
 
     def feed(self, text: str) -> list[str | ToolCall]:
-        """Take more text; return what is decided, in order: text that is not a call, and whole calls."""
+        """Take more text and return the results so far in order: text that is not a call, and complete calls."""
         return self._taken(self._engine.feed(_chunk({"content": text}, None)))
 
     def finish(self, finish_reason: str = "stop") -> list[str | ToolCall]:
-        """Take the end of the reply; return the rest of it. `finish_reason` is then the one that fits the calls.
+        """Take the end of the reply and return the rest. The attribute `finish_reason` is then the correct reason.
 
-        A call is only completed after a natural end: not after `length`, `content_filter` or an unknown reason.
+        An incomplete call is completed only after a natural end, not after `length`, `content_filter` or an unknown
+        reason.
         """
         events = self._engine.feed(_chunk({}, finish_reason))
         return self._taken((*events, *self._engine.finish(done=True)))
@@ -153,7 +155,7 @@ def find_calls(
 
 
 def offered_tools(tools: Iterable[Mapping[str, Any]]) -> ToolSet:
-    """Return tools in the form of any API: Chat Completions, Messages or Responses."""
+    """Read tools in the form of any API: Chat Completions, Messages or Responses."""
     functions: list[Json] = []
     for tool in tools:
         function = tool.get("function")
@@ -161,10 +163,6 @@ def offered_tools(tools: Iterable[Mapping[str, Any]]) -> ToolSet:
             function = {"name": tool.get("name"), "parameters": tool.get("input_schema", tool.get("parameters"))}
         functions.append({"type": "function", "function": function})
     return read_tools(functions)
-
-
-def _as_json(messages: Objects) -> list[Json]:
-    return [dict(message) for message in messages]
 
 
 def _chunk(delta: JsonObject, finish_reason: str | None) -> Chunk:

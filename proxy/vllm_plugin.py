@@ -1,10 +1,12 @@
-"""The reader as a tool parser inside vLLM, where no proxy can run. Install this package next to vLLM, then
+"""Tool parser plugin for vLLM, for setups that cannot run the proxy. Install this package next to vLLM, then run
 
     vllm serve MODEL --enable-auto-tool-choice --tool-parser-plugin proxy.vllm_plugin --tool-call-parser tool_proxy
 
-It finds and repairs calls in every notation; only a proxy heals requests, asks again and follows rules. For vLLM 0.32.
-vLLM does not tell a parser why a reply ended, and a call that was cut off is never completed (contract C4). A streamed
-reply ended naturally if its last token is a special one; a whole one if it is clearly shorter than the request allows.
+The plugin finds and repairs calls in every notation. Healing requests, retries and rules need the proxy. For vLLM 0.32.
+
+vLLM does not pass the finish reason to a parser, but a call that was cut off must not be completed (contract C4). A
+streamed reply counts as cut off unless its last token is a special token. A whole reply counts as cut off if it is
+nearly as long as the request allows.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager
 
 from proxy import library
 
-_NEARLY = 0.9  # the share of the allowed tokens from which a whole reply counts as cut off
+_NEARLY = 0.9  # the share of the allowed tokens at which a whole reply counts as cut off
 
 
 @ToolParserManager.register_module("tool_proxy")
 class ToolProxyParser(ToolParser):  # type: ignore[misc, unused-ignore]
-    """One request's parser."""
+    """The parser for one request."""
 
-    engine_based_streaming = True  # so that vLLM calls `finish_streaming`
+    engine_based_streaming = True  # makes vLLM call `finish_streaming`
 
     def __init__(self, tokenizer: Any, tools: Any = None) -> None:
         super().__init__(tokenizer, tools)
@@ -40,7 +42,7 @@ class ToolProxyParser(ToolParser):  # type: ignore[misc, unused-ignore]
         self._calls = 0
 
     def adjust_request(self, request: Any) -> Any:
-        """Keep special tokens in the text: many notations consist of them."""
+        """Keep special tokens in the text, because many notations consist of them."""
         request = super().adjust_request(request)
         if request.tools and request.tool_choice in ("auto", None):
             request.skip_special_tokens = False
@@ -64,7 +66,7 @@ class ToolProxyParser(ToolParser):  # type: ignore[misc, unused-ignore]
         self, _before: str, _now: str, delta_text: str,
         _ids_before: Sequence[int], _ids_now: Sequence[int], delta_ids: Sequence[int], request: Any,
     ) -> DeltaMessage | None:
-        """Take the next text of a stream; return what is decided."""
+        """Take the next text of a stream and return the text and calls found so far."""
         if self._stream is None:
             self._stream = _new_stream(request)
         self._last_token = delta_ids[-1] if delta_ids else self._last_token
@@ -92,6 +94,6 @@ class ToolProxyParser(ToolParser):  # type: ignore[misc, unused-ignore]
 def _new_stream(request: Any) -> library.CallStream:
     asked = request.model_dump(mode="json", include={"tools", "messages", "response_format"})
     json_reply = (asked.get("response_format") or {}).get("type") in ("json_object", "json_schema")
-    # vLLM asks under `none`, too, and drops what it gets as calls.
+    # vLLM also calls the parser with `none`, and drops the calls that it returns.
     tools = [] if request.tool_choice == "none" else asked["tools"] or []
     return library.CallStream(tools, asked.get("messages", ()), json_reply=json_reply, special_tokens=True)

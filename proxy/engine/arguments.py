@@ -1,12 +1,12 @@
-"""How much of a call's arguments may leave while they are still being written (contracts C2 and C4).
+"""Decides how much of a call's arguments can be sent while they are still arriving (contracts C2 and C4).
 
     BRACE ── { ──> FIRST ── "key": ──> STRING or VALUE ──> BEHIND ── , "key": ──> STRING or VALUE
                                                               └──── } ──> END
-    each of them ──> HELD, at the first byte that no object with the tool's keys has there, or that a repair may change
+    any of them ──> HELD, at the first byte that is invalid there or that a repair may change
 
-The content of a STRING leaves as it arrives. Everything else leaves when the next key has arrived, since a quotation
-mark may be the string's own that lacks its backslash: `{"code": "print("}")"}` reads as a whole object up to its first
-brace. The last value leaves with the end of the call, which the repairer reads as a whole.
+The content of a STRING is sent as it arrives. All other text is sent once the next key has arrived, because a quotation
+mark may belong to the string and lack its backslash: `{"code": "print("}` looks complete, but `")"}` follows. The last
+value is sent at the end of the call, after the repairer has read the whole call.
 """
 
 from __future__ import annotations
@@ -31,23 +31,24 @@ _BEHIND = re.compile(_B + rb"(?:\}|," + _B + rb"(" + _KEY + rb")" + _B + rb":" +
 _KEY_BEGUN = rb'(?:"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+(?:\\|"' + _B + rb"(?::" + _B + rb")?)?)?"
 _FIRST_BEGUN = re.compile(_B + _KEY_BEGUN)
 _BEHIND_BEGUN = re.compile(_B + rb"(?:," + _B + _KEY_BEGUN + rb")?")
-# A key, and the blanks around it.
+# The maximum length of a key with the blanks around it.
 _MAX_KEY = 256
-# The inside of a string with its whole escapes (RFC 8259, section 7), and one in which any character is escaped.
+# The inside of a string with complete escapes (RFC 8259, section 7), an incomplete escape at its end, and the inside of
+# a string with any escapes.
 _INSIDE = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u%b)*+' % (rb"[0-9a-fA-F]" * 4))
 _ESCAPE_BEGUN = re.compile(rb"\\(?:u[0-9a-fA-F]{0,3})?")
 _ANY_INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
 _MARK = re.compile(rb'["\[\]{},]')
-# What no name contains.
+# Characters that tool names do not contain.
 _NO_NAME = re.compile(r"[^\w.-]")
-# The end of a raw value, or its beginning: behind it, a server's parser may have left the next pair in the value.
+# A closing tag of a raw value, complete or cut. A server's parser may have left the next pair in the value after it.
 _VALUE_END = re.compile('(</(?:arg_value|parameter|｜DSML｜parameter)>)|<[^<>"\\\\ ]{0,24}\\Z'.encode())
 _BLANKS_BEFORE = re.compile(rb"(?<!\\)(?:\\[nrt]| )*+\Z")
 _MOST_BLANKS = 64
 
 
 class Where(Enum):
-    """What is expected next."""
+    """The next expected part of the arguments."""
 
     BRACE = auto()
     FIRST = auto()
@@ -60,10 +61,10 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What may leave of a call: what no repair can change.
+    """Which parts of a call can be sent early because no repair can change them.
 
-    `parts` is what the schema says of the arguments, `required` the keys that it requires. A rule may change the values
-    of `rule_keys`, and `keeps` returns whether none changes this value. `hold`: nothing leaves before the end.
+    `parts` are the schemas of the arguments, and `required` their required keys. Rules may change the values of
+    `rule_keys`; `keeps` returns whether all rules keep a given value. `hold`: send nothing before the end of the call.
     """
 
     parts: tuple[Schema, ...] = ()
@@ -73,12 +74,12 @@ class Policy:
     hold: bool = False
 
     def knows(self, key: str) -> bool:
-        """Return whether the tool has this parameter, or declares none."""
+        """Return whether the tool declares this parameter, or no parameters at all."""
         return any(key in part.properties for part in self.parts) or not any(part.properties for part in self.parts)
 
 
 def policy_of(repairer: Repairer, written: str, *, hold: bool) -> Policy:
-    """Return the policy of a call of this name."""
+    """Return the policy for a call with this name, as the server wrote it."""
     tool = repairer.tools.resolve(written)
     name = tool.name if tool else written
     rules = repairer.rules(name)
@@ -95,9 +96,9 @@ def policy_of(repairer: Repairer, written: str, *, hold: bool) -> Policy:
 
 
 class Arguments:
-    """Fragments in any cut; each `feed` returns what may leave now.
+    """The arguments of one call, fed in fragments. Each `feed` returns the text that can be sent now.
 
-    `closed` is where the object ends, -1 before that. `sent` bytes may have left.
+    `closed` is the end of the object in `data`, or -1 before it has ended. `sent` is the number of released bytes.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -106,17 +107,17 @@ class Arguments:
         self.where = Where.HELD if policy.hold else Where.BRACE
         self.closed = -1
         self.sent = 0
-        # What may leave; how far the text was read, in how many brackets, and whether in a string.
+        # The end of the text that can be sent; the read position, its bracket depth, and whether it is in a string.
         self._safe = self._at = self._depth = 0
         self._in_string = False
-        # What seemed to be the object is not JSON.
+        # The text that looked like the object is not JSON.
         self._endless = False
-        # Members that are over, and the open one: its key, where its value begins and ends, and what the schema says.
+        # The complete members, and the open one: its key, the start and end of its value, and its schemas.
         self._members: JsonObject = {}
         self._key, self._start, self._value_end = "", 0, 0
         self._value: Json = None
         self._schemas: tuple[Schema, ...] = ()
-        # A required key is missing, so that the open string may hold the markup of its pair.
+        # A required key is missing, so the open string may contain the markup of that key's pair.
         self._may_hold_pair = False
 
     @property
@@ -126,11 +127,11 @@ class Arguments:
 
     @property
     def flows(self) -> bool:
-        """True if what comes next continues a string that leaves as it arrives, and nothing waits before it."""
+        """True if the next fragment continues a string that is sent as it arrives, and no earlier text is held."""
         return self.where is Where.STRING and self.sent == len(self.data) and not self._may_hold_pair
 
     def feed(self, fragment: str) -> str:
-        """Take the next fragment; return what may leave now."""
+        """Take the next fragment and return the text that can be sent now."""
         self.data += fragment.encode("utf-8", "surrogatepass")
         while _STEPS[self.where](self):
             pass
@@ -139,9 +140,9 @@ class Arguments:
         return new.decode("utf-8", "surrogatepass")
 
     def tail(self, values: JsonObject) -> str | None:
-        """Return what must follow what has left, so that all of it says these values; None if nothing can.
+        """Return the text that completes the sent text to an object with these values, or None if that is impossible.
 
-        After `{"command": "l` this is `s", "timeout": 10}` for `{"command": "ls", "timeout": 10}`.
+        If `{"command": "l` was sent, the tail for `{"command": "ls", "timeout": 10}` is `s", "timeout": 10}`.
         """
         if not all(key in values and same(values[key], member) for key, member in self._members.items()):
             return None
@@ -156,14 +157,14 @@ class Arguments:
         missing = ", ".join(f"{dump(key)}: {dump(value)}" for key, value in values.items() if key not in keys)
         return f"{text}{', ' if keys and missing else ''}{missing}}}"
 
-    # One step each; it returns whether another one may follow with the text that is there.
+    # Steps. Each returns whether another step may follow before more text arrives.
 
     def _hold(self) -> bool:
         self.where = Where.HELD
         return True
 
     def _held(self) -> bool:
-        """Look for the end of the object only. What is not JSON up to there has none."""
+        """Look only for the end of the object. Invalid JSON has no end."""
         if self.closed < 0 and not self._endless and self._to_mark(floor=0):
             try:
                 read_json(bytes(self.data[: self.closed]))
@@ -181,7 +182,7 @@ class Arguments:
         return True
 
     def _next(self) -> bool:
-        """Read the next key, with which the value before it is over, or the brace that ends the object."""
+        """Read the next key, which completes the value before it, or the brace that ends the object."""
         pattern, begun = _NEXT[self.where]
         match = pattern.match(self.data, self._at)
         if match is None:
@@ -207,7 +208,7 @@ class Arguments:
         return True
 
     def _string(self) -> bool:
-        """Release a string as it arrives, but for escapes that are not whole."""
+        """Release a string as it arrives, except for an incomplete escape at its end."""
         data = self.data
         if len(data) == self._start + 1:
             return False
@@ -254,7 +255,7 @@ class Arguments:
         return self._hold() if self.data[self._at :].strip() else False
 
     def _to_mark(self, *, floor: int) -> bool:
-        """Go on to the comma or bracket at which a value is over, or (`floor` 0) to the end of the object."""
+        """Move to the comma or bracket that ends a value (`floor` 1), or to the end of the object (`floor` 0)."""
         data = self.data
         while self._at < len(data):
             if self._in_string:
@@ -299,7 +300,7 @@ _STEPS: dict[Where, Callable[[Arguments], bool]] = {
 
 
 def _end_of(pattern: re.Pattern[bytes], data: bytearray, at: int) -> int:
-    """Return where a pattern that always matches ends."""
+    """Return the end of a match. The pattern must match."""
     match = pattern.match(data, at)
     assert match is not None
     return match.end()
@@ -313,21 +314,21 @@ def _loaded(data: bytes | bytearray) -> Json:
 
 
 def _needs_repair(value: Json, schemas: tuple[Schema, ...]) -> bool:
-    """Return whether a schema refuses the value, or knows a key in it by another name."""
+    """Return whether a schema rejects the value or has another name for a key in it."""
     nested = isinstance(value, dict | list)
     return any(violations(value, schema) or (nested and apply_fixes(value, schema, FIXES)[1]) for schema in schemas)
 
 
 def _stays_text(schema: Schema) -> bool:
-    """Return whether no fix can change a string here, whatever it says, unless it is empty."""
-    # One of a forbidden length matters only if it could become something else.
+    """Return whether no fix can change any string at this place, unless it is empty."""
+    # A forbidden length matters only if a fix could turn the string into another type.
     return _takes_all(schema, {}, limited=schema.types != frozenset(("string",)))
 
 
 def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:
-    """Return whether every string fits; `limited` if its length counts.
+    """Return whether the schema accepts every string. `limited`: limits of its length count.
 
-    `known` are the answers so far: references may lead to one schema in many ways, and in a circle.
+    `known` holds the results so far, because references may be shared or circular.
     """
     if schema not in known:
         known[schema] = False
@@ -343,11 +344,11 @@ def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> b
 
 
 def _continued(sent: str, value: Json) -> str | None:
-    """Return what must follow the beginning of a JSON string so that it says this value: `s` behind `"l` for `ls`."""
+    """Return the text that completes the start of a JSON string to this value: `s` after `"l` for `ls`."""
     begun = load_json(f'{sent}"')
     if not isinstance(begun, str) or not isinstance(value, str):
         return None
-    # Surrogates in pairs of escapes may have left one by one.
+    # The two escapes of a surrogate pair may have been sent separately.
     start, whole = begun.encode("utf-16-le", "surrogatepass"), value.encode("utf-16-le", "surrogatepass")
     if not whole.startswith(start):
         return None

@@ -1,11 +1,11 @@
-"""What the client gets of a call: opened, filled, closed, or given back as text (contracts C4, C5, C9).
+"""The events of a call for the client: opened, filled, closed, or returned as text (contracts C4, C5, C9).
 
                     open                       settle
     WAITING ────────────────────> OPEN ─────────────────────> CLOSED
        └─────────── drop ──────────> DROPPED
 
-A call is settled when something else comes and its object is whole, or at the end of the reply: then the repairer reads
-it as a whole, and what the client lacks of it leaves.
+A call is settled when its object is complete and other content follows, or at the end of the reply. The repairer then
+reads the whole call, and the part that the client lacks is sent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAME = "the only offered tool that this name can mean"
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A call that the client has: its name, canonical arguments and index, and whether it was found in the text."""
+    """A call that was sent to the client. `arguments` are canonical; `in_text`: the call was found in the text."""
 
     name: str
     arguments: str
@@ -40,10 +40,11 @@ class _Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRules:
-    """What is asked of a choice's calls. `new_id` makes an id from an index, a name and the server's id.
+    """Rules for the calls of a choice. `new_id` creates an id from an index, a name and the server's id.
 
-    `used` are the ids of the conversation. `one_call`: the client wants no parallel calls (F52). `whole`: the reply is
-    a whole answer, so nothing leaves before it was read. `max_calls` calls may come, and `max_held` bytes of one wait.
+    `used` are the ids already used in the conversation. `one_call`: the client wants no parallel calls (F52). `whole`:
+    the reply is a whole answer, so all of it is read before any call is emitted. A choice may have `max_calls` calls,
+    and `max_held` bytes of one call may be held.
     """
 
     choice: int
@@ -57,10 +58,10 @@ class CallRules:
 
 
 class CallOutput:
-    """The calls of one choice, structured ones and those found in its text, as the client gets them.
+    """Emits the calls of one choice: structured calls and calls found in the text.
 
-    `count` is the number of calls that were opened, `empty` of those without the arguments that they need, `refused`
-    the number of what was no call, by the reason. `in_text`: a call was found in text. `audit` are the repairs.
+    `count` is the number of opened calls, `empty` the number of calls without required arguments, and `refused` counts
+    rejected calls by reason. `in_text`: a call was found in text. `audit` are the repairs.
     """
 
     def __init__(self, rules: CallRules) -> None:
@@ -76,7 +77,7 @@ class CallOutput:
     # Opening and closing.
 
     def _open(self, call: Call, written: str, name: str) -> list[Event]:
-        """Open a call; drop it if the client wants no further one."""
+        """Open a call, or drop it if the client wants only one."""
         if self._rules.one_call and self.count:
             call.move(State.DROPPED)
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
@@ -88,9 +89,10 @@ class CallOutput:
             # `functions.bash:0`, `Bash` (F36)
             call.fixes += (Repair("name", written, name, _NAME, name),)
         if not call.id or call.id in self._rules.used:
-            # None in any delta (F43); or the same for each call of the reply, or one of an earlier turn (F48).
+            # The server gave no id (F43), or one that another call of this reply or an earlier turn has (F48).
             call.id = self._rules.new_id(call.index, name, call.server_id)
-            call.fixes += (Repair("id", call.server_id, call.id, "the server gave none, or another call's", name),)
+            why = "the server sent no id, or one that is already used"
+            call.fixes += (Repair("id", call.server_id, call.id, why, name),)
         self._rules.used.add(call.id)
         return [CallOpened(self._choice, call.index, call.id, name)]
 
@@ -100,14 +102,14 @@ class CallOutput:
         if arguments.strip() in ("{}", "") and tool is not None and tool.required:
             self.empty += 1  # F25
         if call.odd:
-            why = "the server said it in another way than clients understand"
+            why = "clients do not understand the form that the server sent"
             call.fixes += (Repair("form", "", "", why, call.name),)
         self.audit += call.fixes
         self._written.append(_Written(call.name, canonical(arguments), call.index, in_text))
         return CallClosed(self._choice, call.index, ClosedCall(call.id, call.name, arguments), call.fixes)
 
     def _arguments(self, call: Call, text: str, index: int | None = None) -> list[Event]:
-        """Return the next of the arguments of a call, with the other fields that wait."""
+        """Return events for the next fragment of a call's arguments, with its waiting extra fields."""
         fields, call.fields, call.fields_size = call.fields, [], 0
         if not text and not any(each.says_something for each in fields):
             return []
@@ -123,7 +125,7 @@ class CallOutput:
     # Calls in text.
 
     def found(self, piece: Piece, where: str) -> list[Event]:
-        """Open, fill and close the calls that were found in a text."""
+        """Return the events of the calls found in a text. `where` describes the place for the audit."""
         return [event for call in piece.calls or () for event in self._found_one(call, piece, where)]
 
     def _found_one(self, found: Found, piece: Piece, where: str) -> list[Event]:
@@ -137,7 +139,7 @@ class CallOutput:
         if self._same(name, arguments, in_text=False) is not None or self._is_structured(name, arguments):
             self.audit.append(Repair("echo", arguments, "", "the content only repeats a call"))
             return []
-        # The model's own id stays: Kimi knows its calls by it (F8).
+        # Keep the model's own id: Kimi refers to its calls by id (F8).
         call = Call(server_id=found.id)
         opened = self._open(call, name, name)
         if not opened:
@@ -150,7 +152,7 @@ class CallOutput:
         return [*opened, *self._arguments(call, arguments), self._close(call, arguments, in_text=True)]
 
     def _is_structured(self, name: str, arguments: str) -> bool:
-        """Return whether a structured call that is whole but not closed says the same."""
+        """Return whether a structured call that is complete but not closed is the same call."""
         for call in self._owners:
             if call.finished and not call.is_over and self._offered(call) == name:
                 repaired = self._repairer.repair(name, call.text, stopped=True)
@@ -159,14 +161,14 @@ class CallOutput:
         return False
 
     def _offered(self, call: Call) -> str:
-        """Return the name of the offered tool that a call means, else the name as the server wrote it."""
+        """Return the name of the offered tool that a call means, or the server's name if there is none."""
         tool = call.tool(self._tools)
         return tool.name if tool else call.written_name(self._tools)
 
     # The end of a call.
 
     def settle_finished(self) -> list[Event]:
-        """Settle the calls that are whole, because something else has come."""
+        """Settle complete calls because other content follows."""
         events: list[Event] = []
         for call in self._owners:
             if call.is_over:
@@ -179,7 +181,7 @@ class CallOutput:
         return events
 
     def settle_all(self, *, stopped: bool) -> list[Event]:
-        """Settle all calls at the end of the reply; a `Failed` is the last event if one cannot be finished.
+        """Settle all calls at the end of the reply. If a call cannot be finished, the last event is a `Failed`.
 
         `stopped`: the model ended by itself and was not cut off.
         """
@@ -211,16 +213,16 @@ class CallOutput:
         return events
 
     def _only_repeats(self, call: Call, twin: Call) -> bool:
-        """Return whether the second call of an id only repeats the first one; it may be for another tool."""
+        """Return whether the second call with an id only repeats the first, and is not a call of another tool."""
         if call.names and self._offered(call) != self._offered(twin):
             return False
         text = call.text.strip()
         return not text or canonical(text) == canonical(twin.text.strip())
 
     def _objects(self, call: Call) -> tuple[list[str], str]:
-        """Return the texts of the objects that came as a call's arguments (F41), and what follows them.
+        """Return the objects in a call's arguments as texts (F41), and the text after them.
 
-        What follows an object is a part of it if it may be (contract C9): then there is one text with all of it.
+        Text after an object that may belong to it stays part of it (contract C9).
         """
         text = call.text
         texts = objects_in(text.strip())
@@ -228,7 +230,7 @@ class CallOutput:
         if len(texts) > 1 and None not in values:
             tool = call.tool(self._tools)
             if tool is not None and tool.properties and not values[0]:
-                # The true arguments follow empty ones (F25).
+                # The real arguments follow empty ones (F25).
                 empty = next((at for at, value in enumerate(values) if value), len(values) - 1)
                 texts, values, call.odd = texts[empty:], values[empty:], True
             kept = [each for at, each in enumerate(texts) if not at or values[at] != values[0]]
@@ -260,7 +262,7 @@ class CallOutput:
             return self._settle_whole(call, repaired, behind)
         live = self._rules.whole or (call.arguments is not None and call.twin is None)
         if not stopped and name and text.lstrip().startswith("{") and live:
-            # Cut by `length`, a call is left as cut (C4).
+            # A call cut off by `length` stays cut off (C4).
             opened = self._open(call, name, name)
             if not opened:
                 return []
@@ -268,7 +270,7 @@ class CallOutput:
         return self._give_back(call, name, text + behind)
 
     def _settle_whole(self, call: Call, repaired: Repaired, behind: str) -> list[Event]:
-        """Open, fill and close a call of which nothing left; drop it if the client has it from the text (F28).
+        """Open, fill and close a call, or drop it if the client already has it from the text (F28).
 
         {"content": "<tool_call>{\\"name\\": \\"bash\\", \\"arguments\\": {\\"command\\": \\"ls\\"}}</tool_call>"}
         {"tool_calls": [{"index": 0, "function": {"name": "bash", "arguments": "{\\"command\\": \\"ls\\"}"}}]}
@@ -277,7 +279,7 @@ class CallOutput:
         if same is not None:
             self._written.remove(same)
             call.move(State.DROPPED)
-            why = "the call was in the content already"
+            why = "the call was already found in the content"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
             return self._arguments(call, "", same.index)
         by_rule = any(fix.id.startswith("rule:") for fix in repaired.fixes)
@@ -292,13 +294,13 @@ class CallOutput:
     def _settle_open(
         self, call: Call, text: str, behind: str, repaired: Repaired | None, *, stopped: bool
     ) -> list[Event]:
-        """Finish a call of which a part has left; fail if what is missing cannot be told."""
+        """Finish a call that was partly sent, or fail if the missing part is unknown."""
         arguments = call.arguments
         assert arguments is not None, "a call opens with its arguments"
         sent = arguments.data[: arguments.sent].decode("utf-8", "surrogatepass")
         rest: str | None = None
         if not stopped and not call.finished:
-            # Cut by `length`: what is missing is not known.
+            # The call was cut off by `length`, so send the rest of the text unrepaired.
             rest = text[len(sent) :]
         elif repaired is not None and repaired.name == call.name:
             whole = repaired.arguments
@@ -309,15 +311,15 @@ class CallOutput:
         return [*self._arguments(call, rest), *self._behind(call, behind), self._close(call, sent + rest)]
 
     def _failed(self) -> list[Event]:
-        """Fail: the client has a part of a call that was not meant, and it cannot be taken back."""
+        """Fail the reply: the client has part of a wrong call, which cannot be taken back."""
         self.refused["half_call"] += 1
         broken = "a tool call that had begun cannot be finished: its arguments cannot be read or completed"
         return [Failed(UpstreamBroken(broken))]
 
     def _give_back(self, call: Call, name: str, text: str) -> list[Event]:
-        """Return the text of what is no call: nothing that the model wrote is lost."""
+        """Return a rejected call as text, so that the model's output is not lost."""
         call.move(State.DROPPED)
-        why = "its arguments cannot be read" if name else "it has no name, and its arguments do not tell it"
+        why = "its arguments cannot be read" if name else "it has no name, and its arguments do not identify the tool"
         self.refused["unreadable_arguments" if name else "no_name"] += 1
         if not name + text:
             return []
@@ -326,7 +328,7 @@ class CallOutput:
         return [Text(self._choice, name + text, broken="" if tool is None else tool.name)]
 
     def _behind(self, call: Call, text: str) -> list[Event]:
-        """Return what followed a call's object: junk is dropped (F31), everything else is content.
+        """Return the text after a call's object as content. Junk is dropped (F31).
 
         {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}</tool_call>"}}
         {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"} lists the files"}}
@@ -334,7 +336,7 @@ class CallOutput:
         if not text.strip():
             return []
         if is_junk(text):
-            call.fixes += (Repair("junk", text, "", "it stood behind the object", call.name),)
+            call.fixes += (Repair("junk", text, "", "it followed the object", call.name),)
             return []
-        call.fixes += (Repair("junk", text, text, "it stood behind the object, and is content", call.name),)
+        call.fixes += (Repair("junk", text, text, "it followed the object, and is content", call.name),)
         return [Text(self._choice, text)]

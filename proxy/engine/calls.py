@@ -1,7 +1,7 @@
-"""Structured deltas to calls: what of each leaves, and when.
+"""Builds calls from structured deltas and decides when to send them.
 
-A call opens when its first value begins, all calls before it are open, and nothing can change its name. The server's
-mistakes (F25, F27, F38 to F47, F51) are repaired here and in `owners`.
+A call opens once its first value has begun, all earlier calls are open, and its name is final. The server's mistakes
+(F25, F27, F38 to F47, F51) are repaired here and in `owners`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from proxy.engine.reading import CallDelta
 from proxy.errors import UpstreamBroken
 from proxy.repair.arguments import may_go_on
 
-# What has left of a call is kept for its end: all of it may have this many times what may wait.
+# Sent arguments are kept until the call ends. A whole call may be this many times larger than `max_held`.
 _LIVE = 4
-# What passes unread by the lane is less.
+# Less than this passes the lane before the engine is fed.
 _MUCH = 256 * 1024
 
 
@@ -31,15 +31,15 @@ class Calls(CallOutput):
 
     @property
     def size(self) -> int:
-        """The bytes that may be read again."""
+        """The number of argument bytes that the next step may have to read again."""
         return sum(call.size for call in self._owners)
 
     def finished_texts(self) -> tuple[str, ...]:
-        """Return the arguments of each call of which all have come."""
+        """Return the arguments of each complete call."""
         return tuple(call.text.strip() for call in self._owners if call.finished)
 
     def flows(self, delta: CallDelta) -> bool:
-        """Return whether such a piece continues a string of the newest call that leaves as it arrives."""
+        """Return whether such a delta continues a string of the newest call that is sent as it arrives."""
         call = self._owners.newest
         if call is None or call.arguments is None or call.odd or call.state is not State.OPEN:
             return False
@@ -47,7 +47,7 @@ class Calls(CallOutput):
         return far and call.arguments.flows and self._owners.owner(delta) is call
 
     def feed(self, deltas: Iterable[CallDelta]) -> list[Event]:
-        """Take the deltas of one chunk; return what they open and add."""
+        """Take the deltas of one chunk and return the resulting events."""
         events: list[Event] = []
         for came in deltas:
             delta = self._late(came) if came.complete else came
@@ -63,7 +63,7 @@ class Calls(CallOutput):
         return events
 
     def _take(self, call: Call, delta: CallDelta) -> list[Event]:
-        """Take the next piece of a call."""
+        """Take the next delta of a call."""
         call.note(delta)
         self._owners.note_id(call, delta)
         if call.fields_size > self._rules.max_held:
@@ -95,7 +95,7 @@ class Calls(CallOutput):
         return self._release(call)
 
     def _says_all_again(self, call: Call, fragment: str) -> bool:
-        """Return whether a fragment is all of the arguments: behind empty ones (F25), or their own beginning.
+        """Return whether a fragment restarts the arguments, after empty ones (F25) or after a part of them.
 
         {"index": 0, "function": {"arguments": "{"}}
         {"index": 0, "function": {"arguments": "{\\"city\\": \\"A\\"}"}}
@@ -108,14 +108,14 @@ class Calls(CallOutput):
         return call.is_empty or (begun.startswith("{") and text.startswith(begun) and text != begun)
 
     def _must_hold(self, call: Call) -> bool:
-        """Return whether nothing of a call may leave before its end."""
+        """Return whether the call must be held until its end."""
         name = self._offered(call)
         in_text = any(each.in_text and each.name == name for each in self._written)
         name_goes_on = call.tool(self._tools) is None and any(each.startswith(name) for each in self._tools.names)
         return self._rules.whole or call.twin is not None or in_text or name_goes_on
 
     def _check(self, call: Call) -> None:
-        """Raise UpstreamBroken if too much of a call waits, or came (contract C7)."""
+        """Raise UpstreamBroken if a call is too large, or too much of it is held (contract C7)."""
         held = self._rules.max_held
         if call.size - call.sent > held:
             raise self._too_much()
@@ -126,7 +126,7 @@ class Calls(CallOutput):
         return UpstreamBroken(f"more than {self._rules.max_held} bytes of a tool call had to wait (max_held)")
 
     def _release(self, call: Call) -> list[Event]:
-        """Release what may leave of a call: calls open in the model's order."""
+        """Send the ready part of a call. Calls open in the model's order."""
         if not call.ready:
             return []
         opened: list[Event] = []
@@ -140,14 +140,14 @@ class Calls(CallOutput):
         return [*opened, *self._arguments(call, text)]
 
     def _late(self, delta: CallDelta) -> CallDelta | None:
-        """Return what a call lacks that a server says late, as a whole (F25); None if nothing.
+        """Return the missing part of a call for which the server sends the whole call late (F25), or None.
 
         {"delta": {"tool_calls": [{"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": ""}}]}}
         {"delta": {}, "message": {"tool_calls": [{"id": "call_1", "function": {"arguments": "{}"}}]}}
         """
         call = self._owners.completed_by(delta)
         if call is None:
-            # An index that no server gives.
+            # Use an index that no server gives.
             return replace(delta, index=-1 - len(self._owners.calls), complete=False)
         call.odd = True
         begun = "" if call.is_empty else call.text.lstrip()

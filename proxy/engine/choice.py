@@ -1,9 +1,9 @@
 """One choice of a reply: its text, its reasoning, its calls and its finish.
 
-What a chunk says is taken immediately: text goes to the reader, pieces of calls to `Calls`, reasoning is forwarded. If
-what leaves is exactly what the chunk says, its own bytes leave (contract C1). Else what leaves is written anew, and
-what the chunk says beside its texts and calls leaves with the next event. Held text that is prose leaves in the chunks
-in which it came, as far as all of a chunk is prose.
+Text goes to the reader, call deltas go to `Calls`, and reasoning is forwarded. If the resulting events are exactly the
+content of the chunk, its own bytes are forwarded (contract C1). Otherwise the events are written again, and the chunk's
+other fields are sent with the next event. Held text that turns out to be prose is forwarded in its original chunks
+where a whole chunk is prose.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from proxy.notations.front import Reader
 from proxy.notations.stream import Piece
 from proxy.notations.thoughts import Mark
 
-# No client needs more blanks around reasoning.
+# The maximum number of blanks kept after reasoning.
 _MAX_BLANKS = 4096
-# Characters of reasoning that wait for a call in the middle of which they came.
+# The maximum number of characters of reasoning that may be held because they arrived within a call.
 _MAX_REASONING = 64 * 1024
-# Why text is dropped (F18).
+# Reasons for dropping text (F18).
 DROPPED = {
-    "end_of_turn": "the model's own end-of-turn token is no text",
-    "leftover": "a closer or a token directly after a call is no text",
-    "lone_opener": "a wrapper without a call is no text",
-    "cut_call": "a further call that was cut off is no text",
-    "made_up_turn": "what the model makes up behind its call, a result or the client's turn, is no answer",
-    "leaked_token": "a token at the very beginning of a reply is no text",
+    "end_of_turn": "the model's end-of-turn token is not text",
+    "leftover": "a closing tag or token directly after a call is not text",
+    "lone_opener": "a wrapper without a call is not text",
+    "cut_call": "a further call that was cut off is not text",
+    "made_up_turn": "a tool result or user turn that the model invents after its call is not an answer",
+    "leaked_token": "a token at the very beginning of a reply is not text",
 }
 _EMPTY_LIST = Repair("empty_calls", "[]", "", "a list of no calls says nothing")
-_UNOPENED = Repair("unopened_thought", "", "", "the text before the end of a thought has been one")
-_UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in a thought is its own answer")
+_UNOPENED = Repair("unopened_thought", "", "", "the text before an end tag of reasoning was reasoning")
+_UNCLOSED = Repair("unclosed_thought", "", "", "a reply that ends in unclosed reasoning is the answer")
 
 
 class Mode(Enum):
-    """What the next text is.
+    """The kind of the next text.
 
-    A mark that ends or begins reasoning leads to TEXT_BEGINS or THOUGHT_BEGINS, the first character that is not a blank
-    from there to TEXT or THOUGHT: blanks around the marks are the template's. If the server separates reasoning, all
-    text is TEXT.
+    A mark that ends or starts reasoning leads to TEXT_BEGINS or THOUGHT_BEGINS. The next character that is not a blank
+    leads to TEXT or THOUGHT: blanks around the marks come from the chat template and are dropped. If the server
+    separates reasoning, the mode is always TEXT.
     """
 
     TEXT = auto()
@@ -70,10 +70,10 @@ class Mode(Enum):
 class Choice:
     """The state of one choice.
 
-    `reader` reads the text, and `reasoning_reader` the reasoning for a call at its very end (F70), until text or a call
-    comes. `parsed`: tools are offered, else calls pass unchanged. `ordered`: the client has text and reasoning in one
-    order, so reasoning ends held text. `thinks`: the text begins in reasoning that the prompt opened. `broken_call` is
-    the call that cannot be read, if the reply ended with it and has no other.
+    `reader` reads the text. `reasoning_reader` looks for a call at the end of the reasoning (F70), until text or a call
+    arrives. `parsed`: tools are offered; without them, calls pass unchanged. `ordered`: the client shows text and
+    reasoning in one order, so reasoning ends held text. `thinks`: the prompt opened reasoning. `broken_call` is the
+    unreadable call at the end of a reply without other calls.
     """
 
     def __init__(
@@ -92,22 +92,22 @@ class Choice:
         self.audit = calls.audit
         self.finish: str | None = None
         self.broken_call: Text | None = None
-        # The chunk with the finish waits for the end of the reply, and so does what it says beside that, if it says
-        # nothing of other choices.
+        # The chunk with the finish reason waits for the end of the reply. Its other content (`_last`) waits, too, if
+        # the chunk has no other choices.
         self._final: Chunk | None = None
         self._last: ChoiceDelta | None = None
-        # Text that waits, in parts, each with its chunk if that may still leave unchanged; what has left of the first.
-        # Reasoning that came in the middle of a call waits in its place.
+        # Held text in parts, each with its chunk if that may still be forwarded unchanged. Reasoning that arrived
+        # within a call is held in its place. `_gone` counts the sent characters of the first part.
         self._waiting: deque[tuple[str, Chunk | Reasoning | None]] = deque()
         self._gone = self._size = self._reasoning_size = 0
-        # Chunks whose other fields have not left.
+        # Chunks whose other fields have not been sent.
         self._unsaid: list[Chunk] = []
-        # Content after a call that may only repeat it (F28), the arguments that it may repeat, and how far it does.
+        # Text after a call that may repeat its arguments (F28), the arguments it may repeat, and the repeated length.
         self._echo: list[tuple[str, Chunk | None]] = []
         self._repeated: tuple[str, ...] = ()
         self._repeated_to = 0
         self._echo_over = False
-        # Reasoning that was separated from the text, the blanks after it, and the room for more.
+        # Reasoning separated from the text, the blanks after it, and the number of characters that may still be kept.
         self.mode = Mode.THOUGHT_BEGINS if thinks else Mode.TEXT
         self._thoughts: list[str] = []
         self._blanks = ""
@@ -117,23 +117,23 @@ class Choice:
 
     @property
     def held(self) -> bool:
-        """True while text waits."""
+        """True while text is held."""
         return self.reader.held or bool(self._echo)
 
     @property
     def size(self) -> int:
-        """The number of characters that may be read again."""
+        """The number of held characters, text and arguments, that the next step may have to read again."""
         return self._size + self.calls.size
 
     @property
     def thoughts(self) -> str:
-        """The reasoning that was separated from the text; empty while it may still be the answer."""
+        """The reasoning separated from the text, or "" while it may still be the answer."""
         return "" if self.reader.prompted else "".join(self._thoughts)
 
     # Chunks.
 
     def take(self, chunk: Chunk, said: ChoiceDelta, *, alone: bool) -> list[Event]:
-        """Take what a chunk says of this choice; `alone` if it says nothing of others."""
+        """Take the delta of this choice in a chunk. `alone`: the chunk has no other choices."""
         is_text = alone and said.text != "" and not (said.reasoning or said.calls or said.finish)
         if is_text and self.flow(said.text, reasoning=False):
             return [chunk.unchanged((Text(self.number, said.text),))]
@@ -154,7 +154,7 @@ class Choice:
         return self._with_rest([*events, *new])
 
     def _as_it_came(self, said: ChoiceDelta) -> list[ContentEvent] | None:
-        """Return the events by which a chunk leaves unchanged; None if it cannot."""
+        """Return the events of a chunk that can be forwarded unchanged, or None."""
         events = said.content(self.number)
         for delta in said.calls:
             if self._parsed and not delta.plain:
@@ -163,7 +163,7 @@ class Choice:
         return events
 
     def _take(self, said: ChoiceDelta, chunk: Chunk | None) -> list[Event]:
-        """Take what a chunk says; `chunk` if that is nothing but text."""
+        """Take a delta. `chunk` is its chunk if it contains only text, else None."""
         events: list[Event] = []
         text = said.text
         if self.calls and (text or said.reasoning) and not said.calls:
@@ -178,7 +178,7 @@ class Choice:
                 events += [*(self._end_text() if self._ordered else ()), reasoning]
                 self._reasoning_size = 0
         if said.empty_calls and _EMPTY_LIST not in self.audit:
-            self.audit.append(_EMPTY_LIST)  # vLLM says it in each chunk
+            self.audit.append(_EMPTY_LIST)  # vLLM sends one in each chunk
         if said.calls or text.strip():
             self.reasoning_reader = None
         if text and _repeats_its_calls(said):
@@ -196,7 +196,7 @@ class Choice:
         return events
 
     def _take_final(self) -> list[Event]:
-        """Take what the chunk with the finish says beside the finish."""
+        """Take the other content of the chunk with the finish reason."""
         said, self._last = self._last, None
         return [] if said is None else self._take(said, None)
 
@@ -209,10 +209,10 @@ class Choice:
         if self.reasoning_reader is not None:
             self.reasoning_reader.feed(reasoning)
 
-    # Chunks that differ by a text alone.
+    # Chunks that differ only in their text.
 
     def _may_flow(self, reasoning: bool) -> bool:
-        """Return whether a text may leave unchanged, if nothing begins in it: nothing waits that it would overtake."""
+        """Return whether a text without marks can be forwarded unchanged: it would not overtake anything held."""
         if self.finish is not None or self._unsaid:
             return False
         if reasoning:
@@ -220,7 +220,7 @@ class Choice:
         return not self._waiting and not self.calls and self.mode is Mode.TEXT
 
     def flow(self, text: str, *, reasoning: bool) -> bool:
-        """Take the next text if it leaves unchanged; return whether it does."""
+        """Take the next text if it can be forwarded unchanged; return whether it can."""
         if not self._may_flow(reasoning):
             return False
         if reasoning:
@@ -233,29 +233,29 @@ class Choice:
         return True
 
     def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
-        """Return what matches a text that `flow` would take, in a string of JSON; None if it takes none now."""
+        """Return the pattern of texts, as written in JSON, that `flow` would take; None if it takes none now."""
         if not self._may_flow(reasoning):
             return None
         return ANY_TEXT if reasoning else self.reader.lane
 
     def call_flows(self, delta: CallDelta) -> bool:
-        """Return whether pieces like this one, that continue a string without ending it, leave unchanged."""
+        """Return whether deltas like this one, which continue a string, are forwarded unchanged."""
         return not (self.finish is not None or self._waiting or self._echo or self._unsaid) and self.calls.flows(delta)
 
     @property
     def room(self) -> int:
-        """The number of characters of text that may only wait with a call that is held."""
+        """The number of characters that a held call may still take without being read again."""
         beside = self.calls or self.finish is not None or self.reasoning_reader is not None or self._unsaid
         return 0 if beside or self.mode is not Mode.TEXT else self.reader.room
 
     def hold(self, chunks: Iterable[tuple[str, Chunk]]) -> list[Event]:
-        """Take texts that may wait, each with its chunk; return what leaves."""
+        """Take texts of a held call, each with its chunk, and return the released events."""
         return self._with_rest(self._feed(chunks))
 
     # Text.
 
     def _feed(self, parts: Iterable[tuple[str, Chunk | None]]) -> list[Event]:
-        """Take text, each part with the chunk that says nothing else; return what leaves."""
+        """Take text in parts, each with its chunk if that contains only this text; return the released events."""
         new = [*parts]
         self._waiting += new
         text = "".join(text for text, _ in new)
@@ -263,7 +263,7 @@ class Choice:
         return self._pieces(self.reader.feed(text) if text else ())
 
     def _pieces(self, pieces: Iterable[Piece]) -> list[Event]:
-        """Return what leaves because the reader has decided what these parts of the text are."""
+        """Return the events of pieces that the reader has classified."""
         events: list[Event] = []
         prose = 0
         for piece in pieces:
@@ -277,7 +277,7 @@ class Choice:
             if piece.broken:
                 events.append(Text(self.number, piece.text, broken=piece.broken))
             elif piece.mark is Mark.STRAY:
-                # All before it left as text, which goes on.
+                # The text before it was sent as text, and text continues.
                 self.audit.append(_UNOPENED)
             elif piece.mark is not None:
                 self.mode = Mode.THOUGHT_BEGINS if piece.mark is Mark.THOUGHT else Mode.TEXT_BEGINS
@@ -289,7 +289,7 @@ class Choice:
         return [*events, *self._leave(prose)]
 
     def _leave(self, size: int) -> list[Event]:
-        """Release this much of the text that waits."""
+        """Release this number of characters of held text."""
         events: list[Event] = []
         for text, chunk in self._parts(size, keep=self.mode is Mode.TEXT):
             if isinstance(chunk, Reasoning):
@@ -299,9 +299,9 @@ class Choice:
         return events
 
     def _parts(self, size: int, *, keep: bool) -> Iterator[tuple[str, Chunk | Reasoning | None]]:
-        """Take this much of the text that waits, part by part, and the reasoning within and after it.
+        """Remove this number of characters of held text in parts, with the reasoning within and after them.
 
-        `keep`: with the chunk of each part that is taken whole.
+        `keep`: yield the chunk of each part that is removed whole, so that it can be forwarded unchanged.
         """
         self._size -= size
         while size or (self._waiting and isinstance(self._waiting[0][1], Reasoning)):
@@ -323,7 +323,7 @@ class Choice:
             yield part, chunk
 
     def _say(self, text: str) -> list[Event]:
-        """Return the event that says this text; blanks around marks of reasoning are left out.
+        """Return the event for this text, without blanks around reasoning marks.
 
         `"\\nSo I look.\\n"` in reasoning -> `Reasoning("So I look.")`; `"\\n\\nDone."` after it -> `Text("Done.")`
         """
@@ -346,7 +346,7 @@ class Choice:
         return [Reasoning(self.number, piece)] if piece else []
 
     def _end_text(self) -> list[Event]:
-        """Release the text that waits, because something else has come."""
+        """Release held text because other content follows."""
         if not (self._waiting or self._echo):
             return []
         return [*self._end_echo(), *self._pieces(self.reader.release())]
@@ -357,7 +357,7 @@ class Choice:
         self.audit.append(Repair("echo", text, "", "the content only repeats a call"))
 
     def _after_calls(self, text: str, chunk: Chunk | None) -> list[Event]:
-        """Take a text after a call; it waits while it may repeat the arguments of a call.
+        """Take text after a call, and hold it while it may repeat the arguments of a call.
 
         {"content": "\\n{\\"command\\": \\"ls\\"}"} after a call with these arguments
         """
@@ -367,7 +367,7 @@ class Choice:
             return []
         known, at = self._repeated or self.calls.finished_texts(), self._repeated_to
         bare = part.rstrip()
-        # Blanks after the arguments are not a part of them.
+        # Ignore blanks after the arguments.
         self._repeated = tuple(
             each for each in known if each.startswith(part, at) or each[at : at + len(bare) + 1] == bare
         )
@@ -378,7 +378,7 @@ class Choice:
         return self._release_echo()
 
     def _end_echo(self) -> list[Event]:
-        """Decide whether the text after a call repeats it: something else came."""
+        """Drop the text after a call if it repeats the call, else release it."""
         text = "".join(text for text, _ in self._echo)
         if text.strip() and text.strip() in self.calls.finished_texts():
             self._note_echo(text)
@@ -387,7 +387,7 @@ class Choice:
         return self._release_echo()
 
     def _release_echo(self) -> list[Event]:
-        """Take the text that does not repeat a call."""
+        """Treat the text after a call as ordinary text."""
         parts, self._echo = self._echo, []
         self._repeated, self._repeated_to = (), 0
         return self._feed(parts)
@@ -395,12 +395,12 @@ class Choice:
     # The end.
 
     def release(self) -> list[Event]:
-        """Release the text that waits; only a finish still does."""
+        """Release held text. Only the finish reason stays held."""
         events = [*self._take_final(), *self._release_echo()]
         return self._with_rest([*events, *self._pieces(self.reader.release())])
 
     def end(self) -> list[Event]:
-        """Return the rest of the choice, and its true finish (contract C4); a `Failed` is the last event."""
+        """Return the rest of the choice and the correct finish reason (contract C4). On failure, `Failed` is last."""
         stopped = not was_cut(self.finish)
         last = self._last
         events = [*self._take_final(), *self._end_echo(), *self._pieces(self.reader.finish(stopped=stopped))]
@@ -422,7 +422,7 @@ class Choice:
         return [*self._with_rest(events[:before]), *self._say_rest(), final.unchanged((*content, finished))]
 
     def _end_reasoning(self) -> list[Event]:
-        """Return the call at the very end of the reasoning (F70), or the answer that seemed to be reasoning.
+        """Return the call at the end of the reasoning (F70), or the answer that was mistaken for reasoning.
 
         {"delta": {"reasoning": "I list them.\\n<tool_call>{\\"name\\": \\"ls\\", \\"arguments\\": {}}</tool_call>"}}
         {"delta": {}, "finish_reason": "stop"}
@@ -438,21 +438,21 @@ class Choice:
         return events
 
     def _finished(self) -> Finished:
-        """Return the finish with the reason that is true of what left."""
+        """Return the finish with the reason that matches the calls that were sent."""
         reason = self.finish or "stop"
         if self._parsed and not was_cut(self.finish):
             reason = "tool_calls" if self.calls.count else "stop"
         if reason != self.finish and not (reason == "tool_calls" and self.calls.in_text):
-            self.audit.append(Repair("finish", str(self.finish), reason, "the finish says what left the proxy"))
+            self.audit.append(Repair("finish", str(self.finish), reason, "the finish reason matches the sent calls"))
         if was_cut(reason) and reason not in USUAL_ENDS:
-            # Dialects may have no word for it: vLLM's `repetition` is `max_tokens` to a Messages client.
+            # Dialects may lack this reason: a Messages client gets `max_tokens` for vLLM's `repetition`.
             self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))
         return Finished(self.number, reason, self._final)
 
-    # What chunks say beside their texts and calls (contract C1).
+    # Other fields of chunks (contract C1).
 
     def _with_rest(self, events: list[Event]) -> list[Event]:
-        """Return the events, the first of which say what else the chunks say that did not leave unchanged."""
+        """Add the unsent fields of earlier chunks to the events, if there are any events."""
         rest = self._say_rest() if events else []
         if not rest:
             return events
@@ -468,7 +468,7 @@ class Choice:
 
 
 def _repeats_its_calls(said: ChoiceDelta) -> bool:
-    """Return whether the text of a chunk only repeats its own fragments of arguments.
+    """Return whether the text of a chunk only repeats the argument fragments in the same chunk.
 
     {"content": "{}", "tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}
     """

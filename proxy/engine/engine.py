@@ -1,7 +1,7 @@
-"""The engine: upstream chunks in, events out; one path for streamed and whole replies.
+"""The engine: converts upstream chunks to events, for streamed and whole replies.
 
-It has no I/O and no clock. What needs no change comes out as `Unchanged`, with the bytes that came; text is held only
-while it can become a call (contract C2); finish reasons are made true at the end (contract C4).
+It has no I/O and no clock. A chunk that needs no change is returned as `Unchanged` with its own bytes. Text is held
+only while it can become a call (contract C2). Finish reasons are corrected at the end (contract C4).
 """
 
 from __future__ import annotations
@@ -57,27 +57,27 @@ from proxy.notations.thoughts import Thoughts
 from proxy.repair.repairer import Repairer
 from proxy.tools.toolset import ToolSet
 
-# A server whose chunks are never alike is not worth learning from.
+# Stop learning after this number of chunks without a match.
 _MAX_LESSONS = 16
 _DETAILS, _COUNT = "completion_tokens_details", "reasoning_tokens"
 
 
 class Engine:
-    """Chunks of one reply to events; after a `Failed`, or after `finish`, nothing may be fed any more."""
+    """Converts the chunks of one reply to events. Feed nothing after a `Failed` or after `finish`."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        # Nothing is looked for in the reply.
+        # Neither calls nor reasoning are looked for in the reply.
         self._passes = task.tools is None and task.thoughts is None
         self._tools = task.tools or ToolSet(())
         self._copies = Copies(self._tools, task.sources, task.made)
         self._choices: dict[int, Choice] = {}
         self._finished: dict[int, bool] = {}
-        # Chunks behind a finish, and what they say.
+        # Chunks that wait for the end of the reply, and their events.
         self._trailing: list[tuple[Chunk, tuple[ContentEvent, ...]]] = []
         self._messages = WholeMessages()
         self._thought_tokens = 0
-        # The shapes that were learned, the lane of one of them, and the chunk that came last.
+        # The learned chunk shapes, the lanes for them, and the latest chunk.
         self._template: Template | None = None
         self._call_template: CallTemplate | None = None
         self._lane: Lane | None = None
@@ -85,30 +85,30 @@ class Engine:
         self._fed: Chunk | None = None
         self._lessons = 0
 
-    # What is asked of a reply.
+    # Facts about the reply.
 
     @property
     def thoughts(self) -> str:
-        """The reasoning that was separated from the text, whose tokens no server counts."""
+        """The reasoning separated from the text. Servers do not count its tokens separately."""
         return "".join(choice.thoughts for choice in self._choices.values())
 
     @property
     def wants_count(self) -> bool:
-        """True if the usage waits for the end of the reply, and the tokens of the reasoning must be counted."""
+        """True if the held usage must include the number of reasoning tokens."""
         return any(says_usage(chunk) for chunk, _ in self._trailing) and self.thoughts != ""
 
     def counted(self, tokens: int) -> None:
-        """Take the number of tokens of the reasoning; the usage at the end of the reply includes it."""
+        """Set the number of reasoning tokens for the usage at the end of the reply."""
         self._thought_tokens = tokens
 
     @property
     def held(self) -> bool:
-        """True while text waits that may become a call."""
+        """True while text is held that may become a call."""
         return any(choice.held for choice in self._choices.values())
 
     @property
     def size(self) -> int:
-        """The number of characters of text and of arguments that may be read again."""
+        """The number of held characters, text and arguments, that the next step may have to read again."""
         return sum(choice.size for choice in self._choices.values())
 
     @property
@@ -118,7 +118,7 @@ class Engine:
 
     @property
     def refusals(self) -> Mapping[str, int]:
-        """The number of texts that looked like a call and were none, by the reason."""
+        """The number of rejected texts that looked like a call, by reason."""
         counts = Counter[str]()
         for choice in self._choices.values():
             counts += choice.reader.refusals + choice.calls.refused
@@ -126,29 +126,29 @@ class Engine:
 
     @property
     def empty_calls(self) -> int:
-        """The number of calls that left without arguments although their tool requires some (F25)."""
+        """The number of calls sent without the arguments that their tool requires (F25)."""
         return sum(choice.calls.empty for choice in self._choices.values())
 
     @property
     def calls(self) -> int:
-        """The number of calls that were opened so far."""
+        """The number of calls opened so far."""
         return sum(choice.calls.count for choice in self._choices.values())
 
     @property
     def broken_call(self) -> Text | None:
-        """The call that cannot be read, if the reply, which has one choice, ended with it and has no other."""
+        """The unreadable call at the end of a reply that has one choice and no other calls, or None."""
         broken = [choice.broken_call for choice in self._choices.values()]
         return broken[0] if len(broken) == 1 else None
 
     @property
     def ends_in_thought(self) -> bool:
-        """Return whether a choice is in reasoning that was separated from its text."""
+        """True if the text of a choice ended in separated reasoning."""
         return any(choice.reader.closer for choice in self._choices.values())
 
     # Chunks.
 
     def feed(self, chunk: Chunk) -> tuple[Event, ...]:
-        """Take one upstream chunk; return what it decides."""
+        """Take one upstream chunk and return the resulting events."""
         self._fed = chunk
         events = self._feed(chunk)
         self._learn(chunk, events)
@@ -179,8 +179,8 @@ class Engine:
         for number, (entry, delta) in enumerate(zip(entries, deltas, strict=True)):
             choice = self._choice(choice_number(entry.get("index")), whole=not chunk.streamed)
             if delta.sign_of_life and alone and chunk.streamed and not says_more_at_its_top(chunk):
-                # {"choices": [{"index": 0, "delta": {}, "finish_reason": null}]} ends clients' text parts (F64); the
-                # proxy has signs of life of its own.
+                # {"choices": [{"index": 0, "delta": {}, "finish_reason": null}]} ends clients' text parts (F64). Drop
+                # it: the proxy sends its own heartbeats.
                 return ()
             part = chunk if alone else chunk.part(entry, first=number == 0)
             events += choice.take(part, delta, alone=alone and chunk.streamed)
@@ -188,14 +188,14 @@ class Engine:
         return tuple(events)
 
     def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
-        """Pass a chunk of usage, or of something unknown, but never before a finish that waits."""
+        """Forward a chunk of usage or unknown content. It waits while a finish reason is held."""
         if any(self._finished.values()):
             self._trailing.append((chunk, events_of(chunk)))
             return ()
         return (chunk.unchanged(events_of(chunk)),)
 
     def _is_prose(self, choices: list[JsonObject]) -> bool:
-        """Return whether the choices of a whole answer are one that is nothing but a text in which nothing begins."""
+        """Return whether a whole answer has one choice with only text, in which no call or reasoning can begin."""
         task = self._task
         if task.tools is None or task.forced or task.begins_in_thought or len(choices) != 1:
             return False
@@ -205,7 +205,7 @@ class Engine:
         return False
 
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
-        """Pass a chunk in which nothing is looked for; only a finish waits for the end of the body."""
+        """Pass a chunk without reading its text. A chunk with a finish reason waits for the end of the body."""
         events = events_of(chunk)
         final = False
         for entry in choices:
@@ -219,13 +219,14 @@ class Engine:
         return (chunk.unchanged(events),)
 
     def release(self) -> tuple[Event, ...]:
-        """Release what is held, as text; only a finish that came still waits."""
+        """Release held text. Only a finish reason stays held."""
         return tuple(event for choice in self._choices.values() for event in choice.release())
 
     def finish(self, *, done: bool) -> tuple[Event, ...]:
-        """Take the proper end of the upstream's body, with `[DONE]` or without; return the rest and the finish.
+        """Take the proper end of the upstream's body and return the rest of the events.
 
-        The reply is complete if it was `done` or if every choice has its finish reason (contract C4, F57).
+        The reply is complete if the upstream sent `[DONE]` (`done`) or a finish reason for every choice (contract C4,
+        F57).
         """
         if not self._finished or not (done or all(self._finished.values())):
             return (*self.release(), Failed(UpstreamBroken("the model server's reply ended before it was finished")))
@@ -243,10 +244,10 @@ class Engine:
                 events.append(chunk.unchanged(said))
         return tuple(events)
 
-    # Chunks that differ by a text alone.
+    # Chunks that differ only in their text.
 
     def _learn(self, chunk: Chunk, events: tuple[Event, ...]) -> None:
-        """Remember the shape of a chunk that left unchanged and says one text, or a piece of a call."""
+        """Learn the shape of a chunk that was forwarded unchanged and has one text or one call fragment."""
         self._lessons += 1
         if self._lessons > _MAX_LESSONS:
             return
@@ -265,7 +266,7 @@ class Engine:
             self._call_template = learn_call(chunk, content.choice, content.index, delta)
 
     def fast_path(self, raw: bytes) -> Unchanged | None:
-        """Return an event that can leave unchanged, without parsing it; None for any other."""
+        """Return an `Unchanged` for an event of a learned shape, without parsing it; None for any other event."""
         template = self._template
         if template is None:
             return None
@@ -283,7 +284,7 @@ class Engine:
         return Unchanged(raw, ((Reasoning if template.reasoning else Text)(template.choice, text),))
 
     def lane(self) -> Lane | None:
-        """Return the lane on which events may pass now without a look at each; None if none may."""
+        """Return the lane in which events may pass unparsed now, or None."""
         template: Template | CallTemplate
         plain: re.Pattern[bytes] | None = None
         text, call = self._template, self._call_template
@@ -291,7 +292,7 @@ class Engine:
             choice = self._choices.get(text.choice)
             template, plain = text, ANY_TEXT if choice is None else choice.lane(reasoning=text.reasoning)
         if plain is None and call is not None:
-            # Where nothing is looked for there is no choice.
+            # There is no choice if nothing is looked for in the reply.
             choice = self._choices.get(call.choice)
             template, plain = call, IN_STRING if choice is not None and choice.call_flows(call.delta) else None
         if plain is None:
@@ -301,7 +302,7 @@ class Engine:
         return self._lane
 
     def held_lane(self) -> Lane | None:
-        """Return the lane for events that only continue a call in the text: nothing of them can leave.
+        """Return the lane for events that only continue a held call in the text, or None.
 
         {"name": "write", "arguments": {"content": "def say(
                                                     |------ each event says some of this, and nothing else
@@ -325,7 +326,7 @@ class Engine:
         return self._held_lane
 
     def catch_up(self, lane: Lane, text: bytes) -> tuple[Event, ...]:
-        """Take the texts, joined, of events that have left by the lane; nothing is left to say of them."""
+        """Take the joined texts of events that passed the lane. Returns no events because they were already sent."""
         self._lessons = 0
         template = lane.template
         choice = self._choices.get(template.choice)
@@ -341,14 +342,14 @@ class Engine:
         return ()
 
     def hold(self, lane: Lane, chunks: Sequence[tuple[str, Chunk]]) -> tuple[Event, ...]:
-        """Take the texts of events that came by the lane while a call is held, and their chunks; return what leaves."""
+        """Take the texts and chunks that the lane held for a call, and return the released events."""
         self._lessons = 0
         return tuple(self._choices[lane.template.choice].hold(chunks))
 
     # Choices.
 
     def _choice(self, number: int, *, whole: bool) -> Choice:
-        """Return the choice of this number; `whole` if a new one is of a whole answer."""
+        """Return the choice with this number. `whole`: a new choice belongs to a whole answer."""
         self._finished.setdefault(number, False)
         if number in self._choices:
             return self._choices[number]
@@ -370,7 +371,7 @@ class Engine:
         self._choices[number] = choice = Choice(
             number,
             self._reader(Channel.CONTENT, task.thoughts),
-            # Weak evidence never counts where the client asked for JSON (contract C3).
+            # Weak evidence never counts if the client asked for JSON (contract C3).
             self._reader(Channel.REASONING) if parsed and not task.json_reply else None,
             Calls(rules),
             parsed=parsed,
@@ -398,13 +399,13 @@ class Engine:
 
 
 def says_usage(chunk: Chunk) -> bool:
-    """Return whether a chunk says nothing but token counts, without those of the reasoning."""
+    """Return whether a chunk has only a usage, without the number of reasoning tokens."""
     usage = as_object(chunk.body.get("usage"))
     return bool(usage) and not chunk.body.get("choices") and not as_object(usage.get(_DETAILS)).get(_COUNT)
 
 
 def with_thought_tokens(usage: Mapping[str, Json], tokens: int) -> JsonObject:
-    """Return the counts with that of the reasoning, which is never more than all of them."""
+    """Return the usage with the number of reasoning tokens, at most the completion tokens."""
     reported = usage.get("completion_tokens")
     if isinstance(reported, int):
         tokens = min(tokens, reported)

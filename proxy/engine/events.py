@@ -1,7 +1,7 @@
-"""What the engine says, and the few types that everything below the engine shares.
+"""Events of the engine, and the types shared by the modules of the engine.
 
-One frozen, slotted dataclass per event, one union `Event`. An event belongs to a choice (`n > 1` gives several);
-`index` counts the calls of a choice 0, 1, 2 in the order in which the client sees them.
+Each event is a frozen dataclass and part of the union `Event`. `choice` is the number of the choice: a request with
+`n > 1` has several. `index` numbers the calls of a choice in the order in which the client sees them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _NOTHING: tuple[Json, ...] = (None, "", [], {})
 class Chunk:
     """One `chat.completion.chunk`: its parsed body, and the bytes of the event that carried it.
 
-    `sequence` is the event's number in its stream, by which an `Unchanged` says which event leaves. `streamed` is False
-    for a whole answer that is read as one chunk: then `raw` is empty.
+    `sequence` is the event's number in its stream; an `Unchanged` refers to it. `streamed` is False for a whole answer
+    that is read as one chunk; `raw` is then empty.
     """
 
     body: JsonObject
@@ -31,11 +31,11 @@ class Chunk:
     streamed: bool = True
 
     def unchanged(self, events: tuple[ContentEvent, ...]) -> Unchanged:
-        """The event by which this chunk leaves as it came; `events` are what it says."""
+        """Return the event that forwards this chunk unchanged. `events` are its contents."""
         return Unchanged(self.raw, events, self.sequence)
 
     def part(self, entry: JsonObject, *, first: bool) -> Chunk:
-        """The chunk of one choice, made of a chunk of several; what that says of no choice goes with the `first`."""
+        """Return the chunk for one choice of this chunk. Fields outside of `choices` go with the `first` choice."""
         body = self.body
         if body["choices"] == [entry]:
             return self
@@ -55,7 +55,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallFields:
-    """What an entry of `tool_calls` says beside index, id, name and arguments, and what the function in it does.
+    """Extra fields of an entry of `tool_calls` and of its function, besides index, id, name and arguments.
 
     Gemini ties a call to its reasoning by a signature, and rejects the next request that lacks it:
 
@@ -68,19 +68,19 @@ class CallFields:
 
     @property
     def says_something(self) -> bool:
-        """Return whether any of them is not empty."""
+        """True if any field is not empty."""
         return any(value not in _NOTHING for value in (*self.entry.values(), *self.function.values()))
 
     def shares_keys(self, other: CallFields) -> bool:
-        """Return whether a field has a value in both."""
+        """Return whether a field is present in both."""
         return bool(self.entry.keys() & other.entry.keys() or self.function.keys() & other.function.keys())
 
     def joined(self, other: CallFields) -> CallFields:
-        """Return the fields of both; where both have one, that of `other`."""
+        """Return the fields of both. The values of `other` win."""
         return CallFields({**self.entry, **other.entry}, {**self.function, **other.function})
 
     def without(self, known: CallFields) -> CallFields:
-        """Return the fields that are not known with the same value."""
+        """Return the fields that are not in `known` with the same value."""
         return CallFields(_new(self.entry, known.entry), _new(self.function, known.function))
 
 
@@ -93,11 +93,11 @@ def _new(fields: JsonObject, known: JsonObject) -> JsonObject:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Visible text. `broken` is the tool that it was to call, if it is a call that cannot be read."""
+    """Visible text. If the text is an unreadable call, `broken` is its tool."""
 
     choice: int
     text: str
-    # The chunk that it came in, if that says more and cannot leave as it came.
+    # The chunk whose other fields are sent with this event, if it cannot be forwarded unchanged.
     source: Chunk | None = field(default=None, compare=False, repr=False)
     broken: str = field(default="", compare=False, repr=False)
 
@@ -114,7 +114,7 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class CallOpened:
-    """A call begins; id and name are final."""
+    """Start of a call. Its id and name are final."""
 
     choice: int
     index: int
@@ -124,7 +124,7 @@ class CallOpened:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The next fragment of an open call's arguments, with what else the server says of the call; it may be empty."""
+    """The next fragment of an open call's arguments, with extra fields of the call. The fragment may be empty."""
 
     choice: int
     index: int
@@ -136,7 +136,7 @@ class CallArguments:
 
 @dataclass(frozen=True, slots=True)
 class CallClosed:
-    """The call is whole: all its fragments joined are `call.arguments`."""
+    """End of a call. `call.arguments` are all its fragments joined."""
 
     choice: int
     index: int
@@ -146,9 +146,7 @@ class CallClosed:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A chunk whose texts and calls leave later or not at all, with what else it says: logprobs, tokens, usage
-    (contract C1).
-    """
+    """A chunk whose other fields (logprobs, tokens, usage) must be sent without its text and calls (contract C1)."""
 
     choice: int
     source: Chunk
@@ -156,7 +154,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The choice ended. `source` is the upstream's own chunk, if it sent one that says so."""
+    """End of a choice. `source` is the upstream's chunk with the finish reason, if there was one."""
 
     choice: int
     reason: str
@@ -165,23 +163,23 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The token counts as the server gave them."""
+    """The server's token counts."""
 
     usage: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The reply cannot be finished; nothing follows."""
+    """The reply cannot be finished. No event follows."""
 
     error: ProxyError
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """An upstream event that needs no change: its bytes, what it says (contract C1), and its number in the stream.
+    """An upstream event that needs no change: its bytes, its contents (contract C1), and its number in the stream.
 
-    The number is 0 for an event of which no chunk was made.
+    The number is 0 for an event that was not parsed.
     """
 
     raw: bytes
@@ -189,21 +187,21 @@ class Unchanged:
     sequence: int = field(default=0, compare=False)
 
 
-# What an event of the upstream can say.
+# Contents of an upstream event.
 ContentEvent: TypeAlias = Text | Reasoning | CallOpened | CallArguments | Finished | Usage
 Event: TypeAlias = (
     Text | Reasoning | CallOpened | CallArguments | CallClosed | Rest | Finished | Usage | Failed | Unchanged
 )
 
 
-# What every chunk of a stream has, and what of a delta is said in another way.
+# Fields that every chunk has, and the fields of an entry and a delta that have events of their own.
 _ENVELOPE = frozenset(("id", "object", "created", "model", "system_fingerprint", "choices"))
 _ENTRY = frozenset(("index", "delta", "message", "finish_reason"))
 _DELTA = frozenset(("role", "content", "reasoning", "reasoning_content", "thinking", "tool_calls", "function_call"))
 
 
 def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
-    """Return what a chunk of one choice says beside its texts and calls: fields of its own, its entry and its delta."""
+    """Return the other fields of a chunk with one choice: of the chunk, of the entry, and of the delta."""
     choices = body.get("choices")
     entry = choices[0] if isinstance(choices, list) and choices else None
     around = entry if isinstance(entry, dict) else {}
@@ -217,24 +215,24 @@ def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
 
 
 def says_more(chunk: Chunk) -> bool:
-    """Return whether a chunk of one choice says something beside its texts and calls."""
+    """Return whether a chunk with one choice has other fields besides its text and calls."""
     return any(value not in _NOTHING for fields in rest_of(chunk.body) for value in fields.values())
 
 
 def says_more_at_its_top(chunk: Chunk) -> bool:
-    """Return whether a chunk says something that belongs to no choice: usage, or an unknown field."""
+    """Return whether a chunk has fields outside of `choices`: usage, or an unknown field."""
     return any(value not in _NOTHING for value in rest_of(chunk.body)[0].values())
 
 
 def choice_number(index: Json) -> int:
-    """A choice's number as a server wrote it; 0 for what is none."""
+    """Return a choice's number from the server's `index`, or 0 if it is invalid."""
     if isinstance(index, int) and index >= 0:
         return index
     return 0
 
 
 def is_end(event: Event) -> bool:
-    """True for an event that ends the reply, or counts what it took; a broken call that is asked for again ends it."""
+    """Return whether an event belongs to the end of a reply: a finish, a usage, or a broken call to be retried."""
     if isinstance(event, Unchanged):
         return any(map(is_end, event.events))
     if isinstance(event, Text):

@@ -1,14 +1,13 @@
-"""Events that differ from one that was parsed by a text alone: known by their bytes, one by one or in batches.
+"""Recognizes events by their bytes if they differ from a parsed event only in their text, singly or in batches.
 
     data: {"id":"a","choices":[{"index":0,"delta":{"content":" it"},"finish_reason":null}]}
     |--------------------- before -------------------------||- -||----------- after ----------|
 
-Servers send hundreds of such chunks. Once one of them was parsed, the bytes before and after its text show that another
-one has the same shape. If its text has no quotation mark and no backslash, the text is the whole difference, but for
-the numbers of a usage that counts on with each chunk.
+Servers send hundreds of such chunks. Once one was parsed, equal bytes before and after the text prove that another has
+the same shape. Besides the text, only the numbers in a usage may differ.
 
-Where no call can begin, whole batches of them leave after one look at their bytes; the engine is told afterwards
-(`Engine.catch_up`) and would have made the same of them. While a call in the text is held, batches only wait with it.
+If no call can begin in the text, whole batches are forwarded unparsed, and the engine is fed afterwards
+(`Engine.catch_up`). While a call in the text is held, batches are held with it.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from proxy.codec.json_text import load_json
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text
 from proxy.engine.reading import CallDelta
 
-# An escape in a string of JSON.
+# A short escape in a JSON string.
 PLAIN_ESCAPE = rb'\\["\\/nrt]'
-# A text that says anything at all, as it is in a string of JSON.
+# Any text that is not empty, as written in a JSON string.
 ANY_TEXT = re.compile(rb'(?:[^"\\\x00-\x1f]++|%b)++' % PLAIN_ESCAPE)
-# What continues a string of a call's arguments, which are themselves in a string: `\\\\n` is its escape of a line end,
-# `\\\\\\"` that of a quotation mark, while `\\"` would end it.
+# Text that continues a string within a call's arguments, which are themselves a JSON string: `\\\\n` is an escaped line
+# end and `\\\\\\"` an escaped quotation mark, while `\\"` would end the string.
 IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\[nrtbf/]|\\\\\\\\|\\\\\\"|\\\\u%b)++' % (rb"[0-9a-fA-F]" * 4))
-# The text of a held call in which no end tag and no token begins.
+# Text of a held call in which no closing tag and no special token begins.
 WAITING = re.compile(rb'(?!\Z)[^"\\\x00-\x1f<\[\]]*(?:%b[^"\\\x00-\x1f<\[\]]*)*' % PLAIN_ESCAPE)
-# A string of JSON, whatever it says, and one without anything that is an escape, or must be one.
+# The inside of any JSON string, and of one that contains nothing escaped.
 _ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
 _PLAIN = re.compile(rb'[^"\\\x00-\x1f]++')
 _START, _END = b"data: ", b"\n\n"
@@ -40,9 +39,9 @@ _USAGE = b'"usage":{'
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The bytes before and after the text in the chunks of one choice; `reasoning` if it is the model's reasoning.
+    """The bytes before and after the text in the chunks of one choice. `reasoning`: the text is reasoning.
 
-    `counts` matches what follows `after`, with any numbers; None if nothing does.
+    `counts` matches the token counts that follow `after`, or is None if there are none.
     """
 
     before: bytes
@@ -52,7 +51,7 @@ class Template:
     counts: re.Pattern[bytes] | None = None
 
     def text(self, raw: bytes) -> bytes | None:
-        """Return the text of an event of this shape; None for any other, and for a text that is empty or not plain."""
+        """Return the text of an event of this shape, or None for other events and for empty or escaped text."""
         end = _end_of_fixed(self, raw)
         if end < len(self.before) + len(self.after) or not raw.startswith(self.before):
             return None
@@ -62,9 +61,9 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class CallTemplate:
-    """The bytes before and after the fragment in chunks that say nothing but the next of one call's arguments.
+    """The bytes before and after the fragment in chunks that only continue one call's arguments.
 
-    `delta` is such a piece, `index` the number of the call in the engine's events; `counts` as in `Template`.
+    `delta` is an example, and `index` the number of the call in the engine's events. `counts` is as in `Template`.
     """
 
     before: bytes
@@ -76,12 +75,12 @@ class CallTemplate:
 
 
 def fits(template: Template | CallTemplate, raw: bytes) -> bool:
-    """Return whether an event has this shape, whatever its text is."""
+    """Return whether an event has this shape, with any text."""
     return raw.startswith(template.before) and raw.endswith(template.after, 0, max(_end_of_fixed(template, raw), 0))
 
 
 def _end_of_fixed(template: Template | CallTemplate, raw: bytes) -> int:
-    """Return where the fixed part of an event ends, -1 if its counts have another shape."""
+    """Return the end of the part before the token counts, or -1 if the counts have another shape."""
     if template.counts is None:
         return len(raw)
     end = raw.rfind(_USAGE) + len(_USAGE)
@@ -89,21 +88,21 @@ def _end_of_fixed(template: Template | CallTemplate, raw: bytes) -> int:
 
 
 def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template | None:
-    """Return the template of a chunk that says this text and nothing else; None if its place is not clear."""
+    """Return the template of a chunk with only this text, or None if the place of the text is ambiguous."""
     around = _around(chunk.raw, _REASONING if reasoning else _CONTENT, text)
     return None if around is None else Template(*around[:2], choice, reasoning, around[2])
 
 
 def learn_call(chunk: Chunk, choice: int, index: int, delta: CallDelta) -> CallTemplate | None:
-    """Return the template of a chunk that says this piece of a call; None if others may be of another call."""
+    """Return the template of a chunk with this call delta, or None if such chunks may belong to another call."""
     around = _around(chunk.raw, _ARGUMENTS, delta.fragment) if delta.plain and not delta.complete else None
     return None if around is None else CallTemplate(*around[:2], choice, index, delta, around[2])
 
 
 def _around(raw: bytes, keys: Sequence[bytes], text: str) -> tuple[bytes, bytes, re.Pattern[bytes] | None] | None:
-    """Return what is before and after the text in an event, and what matches the counts behind that.
+    """Return the bytes before and after the text in an event, and a pattern for the token counts at its end.
 
-    None unless the text is the value of the one key that is there, once.
+    Return None unless exactly one of the keys occurs, once, and the text is its value.
     """
     written = text.encode("utf-8", "surrogatepass")
     places = [raw.find(key) + len(key) for key in keys if raw.count(key) == 1]
@@ -122,11 +121,11 @@ def _around(raw: bytes, keys: Sequence[bytes], text: str) -> tuple[bytes, bytes,
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The shape of the events that pass: the bytes before and after their texts, which `plain` matches.
+    """The shape of events that may pass unparsed. `plain` matches a text, and `joint` is the bytes between two texts.
 
-    `counted` matches a whole event of those that count tokens, too, and differ by these numbers as well; what they
-    count until then the events that are parsed say again, as the last one does. `held` is a chunk of this shape if
-    nothing leaves, as a call is held; then the texts may have `room` characters.
+    `counted` matches a whole event if the events also count tokens. Skipping these counts is safe: parsed events, such
+    as the last one, repeat the running totals. `held` is a chunk of this shape if the lane belongs to a held call; the
+    texts may then have `room` characters.
     """
 
     template: Template | CallTemplate
@@ -137,12 +136,12 @@ class Lane:
     room: int = 0
 
     def texts(self, body: bytes) -> list[bytes] | None:
-        """Return the texts of a body that is nothing but whole events of this shape; None for any other."""
+        """Return the texts of a body that consists of whole events of this shape, or None for any other body."""
         if not body.isascii():
             try:
                 body.decode()
             except UnicodeDecodeError:
-                # What is not UTF-8 cannot be separated once it is joined.
+                # Invalid UTF-8 cannot be separated again once it is joined.
                 return None
         if self.counted is not None:
             return self._counted_texts(self.counted, body)
@@ -168,7 +167,7 @@ class Lane:
         return texts or None
 
     def events(self, text: bytes) -> tuple[Text | Reasoning | CallArguments, ...]:
-        """Return the events that such texts, joined, say."""
+        """Return the events for joined texts of this lane."""
         template = self.template
         if isinstance(template, CallTemplate):
             return (CallArguments(template.choice, template.index, unescaped(text)),)
@@ -176,7 +175,7 @@ class Lane:
 
 
 def unescaped(text: bytes) -> str:
-    """Return the text that JSON strings of a lane, joined, stand for."""
+    """Return the text of joined JSON strings of a lane, without escapes."""
     if b"\\" not in text:
         return text.decode("utf-8", "replace")
     decoded = load_json(b'"%b"' % text)
@@ -185,7 +184,7 @@ def unescaped(text: bytes) -> str:
 
 
 def lane_of(template: Template | CallTemplate, plain: re.Pattern[bytes]) -> Lane | None:
-    """Return the lane for events of this shape; None if their ends are not plain to see."""
+    """Return the lane for events of this shape, or None if the events cannot be separated by their bytes."""
     before, after, counts = template.before, template.after, template.counts
     fixed, end = before + after, _END
     if counts is not None:

@@ -1,15 +1,15 @@
-"""Which call a delta belongs to (F41 to F47, F51).
+"""Assigns each delta to its call (F41 to F47, F51).
 
-1. A known id names its call, whatever the index, unless the delta begins another call: `{` behind a whole object, or
-   another name, or a name alone under a new index. The second call of one id is the first one's twin: it is sent only
-   if it says something else (F27).
-2. A name or a new id belongs to the call of its index, unless that one is over: a name with another id (but not within
-   an object that continues), `{` or another name behind a whole object. A call with `{}` whose tool takes arguments is
-   not over (F25). A name under a new index is of a call without a name whose arguments are not whole, or if the index
-   does not count calls.
-3. Anything else belongs to the unfinished call whose arguments come under this index, else to the newest unfinished
-   call whose arguments have no index yet, else to the call of this index: it follows that call's object. Where names
-   come after the arguments, or calls have none yet, `{` begins another call.
+1. A delta with a known id belongs to the call with that id, at any index. It begins another call if it has `{` after a
+   complete object, another name, or only a name under a new index. The second call with one id is the twin of the
+   first: it is sent only if it differs (F27).
+2. A delta with a name or a new id belongs to the call at its index, unless it begins another call: with a name and
+   another id (except within an unfinished object), or with `{` or another name after a complete object. A call with
+   `{}` is not complete if its tool takes arguments (F25). A name alone under a new index belongs to the call without a
+   name if that call's arguments are incomplete or the index is not the next one.
+3. Any other delta belongs to the first of: the unfinished call whose arguments arrive under this index, the newest
+   unfinished call whose arguments have no index yet, the call at this index (as text after its object). If names arrive
+   after the arguments, or the call has none yet, `{` begins another call.
 
 SGLang numbers names by the tool and arguments by the call:
 
@@ -34,18 +34,18 @@ from proxy.repair.arguments import strict_object
 from proxy.tools.toolset import Tool, ToolSet
 
 _EMPTY = re.compile(r"(?:\s*\{\s*\})*\s*")
-# Empty arguments, or the beginning of those that a server sends again, are not longer.
+# The maximum length of empty arguments, and of a start of arguments that a server repeats.
 SHORT = 64
-# Names that are kept of a server that says one with each delta.
+# The maximum number of names to keep if a server sends one with each delta.
 _MAX_NAMES = 16
 
 
 class State(Enum):
-    """What the client has of a call."""
+    """The part of a call that the client has."""
 
-    # Nothing: it may still become anything.
+    # Nothing: the call may still change.
     WAITING = auto()
-    # Its id, its name and a part of its arguments.
+    # The id, the name and part of the arguments.
     OPEN = auto()
     CLOSED = auto()
     DROPPED = auto()
@@ -63,13 +63,13 @@ _NEXT = {
 class Call:
     """A call.
 
-    Of the server: `number` counts its calls; `arguments_index` is the index under which the arguments come, once one
-    has `begun` them; `early` came before they could be read; `twin` is the earlier call of the same id; `name_again`:
-    the name came again behind the object, so it may be the next call's; `named_late`: it came after arguments;
-    `borrowed` is the name of the call before, which counts if no other comes; `odd`: clients would not understand how
-    the server said it.
+    From the server: `number` is the call's position. `begun`: its arguments have begun, under `arguments_index`.
+    `early` are fragments that arrived before the arguments could be read. `twin` is the earlier call with the same id.
+    `name_again`: the name was repeated after the object, so it may belong to the next call. `named_late`: the name
+    arrived after arguments. `borrowed` is the previous call's name, used if this call gets none. `odd`: clients would
+    not understand the form in which the server sent it.
 
-    Of the client: `ready` may leave as soon as the call is open; `index`, `id` and `name` are what the client knows.
+    For the client: `ready` is text to send once the call is open. `index`, `id` and `name` are the values it gets.
     """
 
     number: int = 0
@@ -92,7 +92,7 @@ class Call:
     id: str = ""
     name: str = ""
     fixes: tuple[Repair, ...] = ()
-    # Other fields: those that wait, their bytes, and all that came.
+    # Extra fields: the waiting ones, their size in bytes, and all that have arrived.
     fields: list[CallFields] = field(default_factory=list)
     fields_size: int = 0
     known_fields: CallFields = NO_FIELDS
@@ -104,36 +104,36 @@ class Call:
 
     @property
     def text(self) -> str:
-        """All of its arguments."""
+        """All arguments received so far."""
         return "".join(self.early) if self.arguments is None else self.arguments.text
 
     @property
     def size(self) -> int:
-        """About the number of bytes of that."""
+        """The approximate size of the arguments in bytes."""
         return self.early_size if self.arguments is None else len(self.arguments.data)
 
     @property
     def sent(self) -> int:
-        """The number of bytes of its arguments that may have left."""
+        """The number of argument bytes released for sending."""
         return 0 if self.arguments is None else self.arguments.sent
 
     @property
     def is_empty(self) -> bool:
-        """True if it has no arguments, or empty ones."""
+        """True if the call has no arguments, or empty ones."""
         return self.size < SHORT and _EMPTY.fullmatch(self.text) is not None
 
     @property
     def finished(self) -> bool:
-        """True if its object is whole."""
+        """True if the arguments are a complete object."""
         return self.arguments is not None and self.arguments.closed >= 0
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more of it leaves."""
+        """True if nothing more of the call will be sent."""
         return self.state in (State.CLOSED, State.DROPPED)
 
     def tool(self, tools: ToolSet) -> Tool | None:
-        """Return the offered tool that it means."""
+        """Return the offered tool that the call means, or None."""
         return tools.resolve(self.written_name(tools))
 
     def written_name(self, tools: ToolSet) -> str:
@@ -148,7 +148,7 @@ class Call:
         return next((name for name in spellings if tools.resolve(name) is not None), self.names[0])
 
     def lacks_arguments(self, tools: ToolSet) -> bool:
-        """Return whether it came without arguments though its tool takes some: they may still come (F25).
+        """Return whether the call has no arguments yet although its tool takes some (F25).
 
         {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
         {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}"}}
@@ -159,7 +159,7 @@ class Call:
         return tool is None or bool(tool.properties)
 
     def note(self, delta: CallDelta) -> None:
-        """Note what the next delta says of it beside the arguments."""
+        """Record the facts in the next delta other than the arguments."""
         late_name = bool(delta.name and not self.names and self.early_size)
         self.named_late |= late_name
         again = self.arguments is not None and bool(delta.name or delta.id is not None)
@@ -171,7 +171,7 @@ class Call:
             self.begun, self.arguments_index = True, delta.index
 
     def add_fields(self, came: CallFields | None) -> None:
-        """Let other fields wait; those that a server says with each piece wait once."""
+        """Keep extra fields for the next event. Fields that a server repeats in each delta are kept once."""
         new = NO_FIELDS if came is None else came.without(self.known_fields)
         if new == NO_FIELDS:
             return
@@ -187,7 +187,7 @@ class Call:
 
 
 class Owners:
-    """The calls of one choice by index and by id, in the order in which they began."""
+    """The calls of one choice in the order in which they began, by index and by id."""
 
     def __init__(self, tools: ToolSet, max_calls: int) -> None:
         self._tools, self._max_calls = tools, max_calls
@@ -204,11 +204,11 @@ class Owners:
         return self.calls[-1] if self.calls else None
 
     def owner(self, delta: CallDelta) -> Call | None:
-        """Return the call that a delta belongs to; None if it begins another one."""
+        """Return the call that a delta belongs to, or None if it begins another call."""
         at_index = self._by_index.get(delta.index) if delta.index is not None else None
         if delta.id and (of_id := self._by_id.get(delta.id)) is not None:
             if at_index is not None and at_index.server_id == delta.id:
-                of_id = at_index  # the last one of this id
+                of_id = at_index  # the latest call with this id
             return None if self._begins_twin(of_id, delta) else of_id
         if delta.name or delta.id:
             call = at_index if delta.index is not None else self.newest
@@ -233,14 +233,14 @@ class Owners:
         return None if another or call.name_again or late else call
 
     def _nameless(self, delta: CallDelta) -> Call | None:
-        """Return the call without a name whose name a delta under a new index says."""
+        """Return the call that lacks a name and gets it from this delta under a new index, or None."""
         call = next((call for call in self.calls if not call.names and call.begun), None)
         if call is None or delta.fragment or not delta.name:
             return None
         return call if delta.index != len(self.calls) or strict_object(call.text) is None else None
 
     def _begins_twin(self, call: Call, delta: CallDelta) -> bool:
-        """Return whether a delta with the id of a call begins another one."""
+        """Return whether a delta with the id of a call begins another call."""
         elsewhere = delta.index != call.server_index
         if self._is_other_name(call, delta) and (call.size or elsewhere):
             return True
@@ -250,10 +250,10 @@ class Owners:
         return bool(again and (delta.begins_object or head)) and not call.lacks_arguments(self._tools)
 
     def _begins_other(self, call: Call, delta: CallDelta) -> bool:
-        """Return whether a delta with a name or a new id is not of the call of its index."""
+        """Return whether a delta with a name or a new id begins another call than the one at its index."""
         other_name = self._is_other_name(call, delta)
         if delta.name and delta.id and call.server_id:
-            # Some servers say both with each piece.
+            # Some servers send both with each delta.
             within = call.size and not call.finished and delta.fragment and not delta.begins_object
             return other_name or not within
         if not call.finished or (call.lacks_arguments(self._tools) and not other_name):
@@ -261,7 +261,7 @@ class Owners:
         return other_name or delta.begins_object
 
     def _is_other_name(self, call: Call, delta: CallDelta) -> bool:
-        """Return whether a delta has a name that is not the call's, or the next piece of it.
+        """Return whether a delta has a name that is neither the call's name nor the next piece of it.
 
         {"id": "call_1", "function": {"name": "ba", "arguments": "{\\"comm"}}
         {"id": "call_1", "function": {"name": "sh", "arguments": "and\\": \\"ls\\"}"}}
@@ -273,7 +273,7 @@ class Owners:
         return not (goes_on and self._tools.resolve(joined) is not None)
 
     def begin(self, delta: CallDelta) -> Call:
-        """Return a new call for a delta; UpstreamBroken if it is one too many."""
+        """Return a new call for a delta. Raises UpstreamBroken if there are too many calls."""
         self.check(len(self.calls) + 1)
         call = Call(len(self.calls), server_index=delta.index)
         before = self._by_index.get(delta.index) if delta.index is not None else self.newest
@@ -289,18 +289,18 @@ class Owners:
         return call
 
     def check(self, count: int) -> None:
-        """Raise UpstreamBroken if a reply has more calls than it may (contract C7)."""
+        """Raise UpstreamBroken if `count` calls are too many (contract C7)."""
         if count > self._max_calls:
             raise UpstreamBroken(f"the reply has more than {self._max_calls} tool calls (max_calls)")
 
     def note_id(self, call: Call, delta: CallDelta) -> None:
-        """Note the id of a call: the first one that the server gave."""
+        """Record the first id that the server gives for a call."""
         if delta.id and not call.server_id:
             call.server_id = delta.id
             self._by_id.setdefault(delta.id, call)
 
     def completed_by(self, delta: CallDelta) -> Call | None:
-        """Return the call all of whose arguments a delta says, late; None if it is one of its own (F25)."""
+        """Return the call that a late, complete delta repeats, or None if it is a new call (F25)."""
         if delta.id and (call := self._by_id.get(delta.id)) is not None:
             return call
         if delta.index is None or delta.index >= len(self.calls):

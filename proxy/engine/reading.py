@@ -1,11 +1,11 @@
-"""What a chunk says, in whatever words a server says it (F25, F29, F38 to F47, F64). Nothing is decided here.
+"""Reads chunks in the dialects of all servers (F25, F29, F38 to F47, F64). Nothing is decided here.
 
-The words of chat completions for a piece of a call are `index`, `id`, `function.name` and `function.arguments`:
+In Chat Completions, a call delta has `index`, `id`, `function.name` and `function.arguments`:
 
     {"index": 0, "id": "call_1", "type": "function", "function": {"name": "bash", "arguments": ""}}
     {"index": 0, "function": {"arguments": "{\"command\": "}}
 
-Others put the arguments under other names, or as an object, or send the legacy `function_call`.
+Other servers use other names for the arguments, send an object instead of a string, or the legacy `function_call`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.events import CallArguments, CallFields, CallOpened, ContentEvent, Reasoning, Text
 from proxy.errors import UnreadableReply
 
-# The words by which servers say that the model stopped by itself. Every other one says that the reply was cut, vLLM's
-# `repetition` too: it stays, and nothing is completed (contract C4).
+# Finish reasons for a natural end. Every other reason means that the reply was cut off, including vLLM's `repetition`:
+# the reason is kept, and no call is completed (contract C4).
 NATURAL = frozenset(("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"))
-# The words of the API reference for a reply without calls; every client knows them.
+# The finish reasons in the API reference for a reply without calls, which every client knows.
 USUAL_ENDS = frozenset(("stop", "length", "content_filter"))
-# Words of servers that gave the generation up, or lost it. DeepSeek's for a server that is too busy is the last one.
+# Finish reasons of servers that aborted or lost the generation. DeepSeek sends the last one when it is overloaded.
 GAVE_UP = frozenset(("abort", "aborted", "cancelled", "error", "timeout", "insufficient_system_resource"))
 
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
 ANSWER_FIELDS = ("content", "tool_calls", "function_call")
-# Values that say nothing, and fields that never do: signs of life of some servers (F64).
+# Values without content, and fields that never have content: some servers send them as heartbeats (F64).
 _NOTHING: tuple[Json, ...] = (None, "", [], {}, False)
 _NEVER_SAY_ANYTHING = frozenset(("index", "delta", "tool_call_generating"))
 # Types of content parts whose `text` is reasoning.
@@ -46,25 +46,25 @@ _PARTS_WITHOUT_TEXT = frozenset(
 _PART_LABELS = frozenset(
     ("type", "id", "index", "signature", "encrypted_content", "annotations", "citations", "logprobs")
 )
-# What servers call the arguments, and the known fields of a call's function and of the entry around it.
+# Servers' names for the arguments, and the known fields of a call's function and of the entry around it.
 _ARGUMENTS = ("arguments", "parsed_arguments", "args", "input")
 _FUNCTION = frozenset(("name", *_ARGUMENTS))
 _ENTRY = frozenset(("index", "id", "type", "function", *_FUNCTION))
-# An index that came as a string; no reply has so many calls.
+# An index sent as a string.
 _DIGITS = re.compile("[0-9]{1,9}")
 
 
 def was_cut(finish: str | None) -> bool:
-    """Return whether a finish reason says that the model did not stop by itself; None is a stream that only ended."""
+    """Return whether a finish reason means that the reply was cut off. None, a stream without a reason, does not."""
     return finish is not None and finish not in NATURAL
 
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """One piece of a call. `index` and `id` are None where the server gave none.
+    """One delta of a call. `index` and `id` are None if the server gave none.
 
-    `standard`: in the words of chat completions, so that it may leave unchanged. `complete`: `fragment` is not the next
-    piece of the arguments, but all of them. `fields` is what else its entry says.
+    `standard`: in the standard form, so that it may be forwarded unchanged. `complete`: `fragment` has all arguments
+    instead of the next piece. `fields` are the extra fields of its entry.
     """
 
     index: int | None = None
@@ -77,18 +77,18 @@ class CallDelta:
 
     @property
     def begins_object(self) -> bool:
-        """Return whether the fragment begins with a brace."""
+        """True if the fragment begins with a brace."""
         return self.fragment.lstrip().startswith("{")
 
     @property
     def plain(self) -> bool:
-        """Return whether it says nothing but the next of the arguments of a call, in the words of the API."""
+        """True if the delta has only an index and the next piece of the arguments, in the standard form."""
         if self.name or self.id is not None or self.index is None or self.fields is not None or self.complete:
             return False
         return self.standard and self.fragment != ""
 
     def events(self, choice: int) -> list[ContentEvent]:
-        """Return what it says as it is; nothing is repaired."""
+        """Return the events of the delta without repairing anything."""
         index = self.index or 0
         arguments = CallArguments(choice, index, self.fragment, fields=self.fields)
         return [CallOpened(choice, index, self.id or "", self.name), arguments] if self.name else [arguments]
@@ -96,9 +96,9 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceDelta:
-    """What one entry of a chunk's `choices` says: text, reasoning, pieces of calls, and the finish reason.
+    """The content of one entry of `choices`: text, reasoning, call deltas and finish reason.
 
-    `empty_calls`: it has an empty list of calls. `sign_of_life`: it says nothing, not even a role.
+    `empty_calls`: the entry has an empty list of calls. `sign_of_life`: it has no content, not even a role.
     """
 
     text: str = ""
@@ -109,15 +109,15 @@ class ChoiceDelta:
     sign_of_life: bool = False
 
     def content(self, choice: int) -> list[ContentEvent]:
-        """Return the events of its reasoning and its text, as they are if nothing of them is held or changed."""
+        """Return the events of the reasoning and the text, without holding or changing anything."""
         events: list[ContentEvent] = [Reasoning(choice, self.reasoning)] if self.reasoning else []
         return [*events, Text(choice, self.text)] if self.text else events
 
 
 def choice_entries(body: JsonObject) -> list[JsonObject]:
-    """Return the entries of a chunk's `choices`, without those that can say nothing.
+    """Return the entries of a chunk's `choices`. Entries that cannot have content are skipped.
 
-    Raise UnreadableReply if `choices` is not a list, an entry is not an object, or the chunk says something outside of
+    Raises UnreadableReply if `choices` is not a list, an entry is not an object, or there is content outside of
     `choices`: `{"message": {"role": "assistant", "content": "Hi"}, "done": false}` is a chunk of another API.
     """
     choices = body.get("choices")
@@ -132,11 +132,11 @@ def choice_entries(body: JsonObject) -> list[JsonObject]:
 def read_choice(entry: JsonObject) -> ChoiceDelta:
     """Read an entry of `choices`.
 
-    A field of the wrong type that can hold no text counts as not said (F64). Raise UnreadableReply for any other, and
+    A field of the wrong type counts as missing if it cannot hold text (F64). Otherwise UnreadableReply is raised, as
     for a `content` that is neither a string nor null nor a list of parts.
 
     {"index": 0, "delta": {"content": "Let me look."}, "finish_reason": null}
-    {"index": 0, "delta": {}, "message": {"tool_calls": [...]}, "finish_reason": "tool_calls"}: the calls again
+    {"index": 0, "delta": {}, "message": {"tool_calls": [...]}, "finish_reason": "tool_calls"}  (repeats the calls)
     """
     delta = entry.get("delta")
     if not isinstance(delta, dict):
@@ -164,19 +164,19 @@ def read_choice(entry: JsonObject) -> ChoiceDelta:
 
 
 def finish_of(entry: JsonObject) -> str | None:
-    """Return the finish reason of an entry, None if it has none; 0 is a number for none."""
+    """Return the finish reason of an entry, or None. The number 0 counts as none."""
     finish = entry.get("finish_reason")
     if isinstance(finish, str):
         return finish
     if isinstance(finish, int) and not isinstance(finish, bool) and finish:
-        return str(finish)  # no client knows what it means, so the reply may have been cut
+        return str(finish)  # its meaning is unknown, so the reply may have been cut off
     if may_hold_text(finish):
         raise UnreadableReply("`finish_reason` is not a string")
     return None
 
 
 def _objects(listed: Json, name: str, each: str) -> Iterator[JsonObject]:
-    """Yield the objects of a list; raise UnreadableReply for what may say something and is none."""
+    """Yield the objects in a list. Raises UnreadableReply for other values that may hold text."""
     if not isinstance(listed, list):
         if may_hold_text(listed) or name == "`choices`":
             raise UnreadableReply(f"{name} is not a list")
@@ -191,8 +191,8 @@ def _objects(listed: Json, name: str, each: str) -> Iterator[JsonObject]:
 def _read_parts(parts: Json, name: str) -> tuple[str, str]:
     """Return the text and the reasoning of content parts, as some servers send them.
 
-    Parts without text, such as images, are skipped. Raise UnreadableReply for a part that may hold text elsewhere:
-    `{"type": "foo", "content": "Hi"}`.
+    Parts without text, such as images, are skipped. Raises UnreadableReply for a part that may hold text in an unknown
+    field: `{"type": "foo", "content": "Hi"}`.
 
     [{"type": "text", "text": "Let me look."}]
     [{"type": "thinking", "thinking": [{"type": "text", "text": "First"}]}]
@@ -226,13 +226,13 @@ def _part_text(text: Json, name: str) -> str:
 
 
 def _read_calls(delta: JsonObject, message: Json) -> Iterator[CallDelta]:
-    """Yield the pieces of calls in a delta, and the whole calls of a `message` beside it, numbered by position.
+    """Yield the call deltas in a delta, and the whole calls in a `message` next to it, numbered by position.
 
-    Raise UnreadableReply for a piece whose name or arguments cannot be found.
+    Raises UnreadableReply for an entry whose name or arguments cannot be found.
     """
     listed, legacy = delta.get("tool_calls"), delta.get("function_call")
     if not listed and may_hold_text(legacy):
-        # {"function_call": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}; some send it in both ways.
+        # {"function_call": {"name": "bash", "arguments": "{\"command\": \"ls\"}"}}; some servers send both forms.
         listed = [{"function": legacy}]
     for entry in _objects(listed, "`tool_calls`", "a tool call"):
         yield read_call(entry)
@@ -242,14 +242,14 @@ def _read_calls(delta: JsonObject, message: Json) -> Iterator[CallDelta]:
 
 
 def numbered(listed: Json) -> Json:
-    """Return a list of calls with their positions as their indexes."""
+    """Return a list of calls with each call's position as its index."""
     if not isinstance(listed, list):
         return listed
     return [{**entry, "index": at} if isinstance(entry, dict) else entry for at, entry in enumerate(listed)]
 
 
 def read_call(entry: JsonObject, *, complete: bool = False) -> CallDelta:
-    """Read an entry of `tool_calls`; numbers as ids (F44) and strings as indexes are read, too."""
+    """Read an entry of `tool_calls`. Its id may be a number (F44), and its index a string."""
     function, index, id_ = entry.get("function"), entry.get("index"), entry.get("id")
     if not isinstance(function, dict):
         if may_hold_text(function):
@@ -292,9 +292,9 @@ def read_call(entry: JsonObject, *, complete: bool = False) -> CallDelta:
 
 
 def other_fields(entry: JsonObject, function: JsonObject) -> CallFields | None:
-    """Return the other fields of an entry of `tool_calls`, None if it has none.
+    """Return the extra fields of an entry of `tool_calls`, or None if it has none.
 
-    `function` is the entry itself if no object is around name and arguments.
+    `function` is the entry itself if name and arguments are directly in the entry.
     """
     if entry.keys() <= _ENTRY and (function is entry or function.keys() <= _FUNCTION):
         return None

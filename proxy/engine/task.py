@@ -1,4 +1,4 @@
-"""What the engine must know of a request, and what follows from it for the reply alone."""
+"""The engine's inputs from a request, and the ids of new calls."""
 
 from __future__ import annotations
 
@@ -17,16 +17,21 @@ _KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What the engine must know of the request.
+    """The engine's inputs from the request.
 
-    `tools` is None if the reply must not be parsed: the request offers none, or says `tool_choice: "none"` (F86).
-    `seed` makes the ids of calls found in text; `raw_text`: the proxy alone parses; `json_reply`: the client asked
-    for JSON; `sources`: the texts of the tool results and the user messages, from which calls may be copied (F89);
-    `made`: the calls of the conversation so far, as names and arguments, and `ids` those of these calls; `one_call`:
-    the client asked for no parallel calls (F52); `ordered`: it has text and reasoning in one order, so that neither
-    may overtake the other; `thoughts`: reasoning is separated from the text; `forced`: the one tool that the model was
-    made to call (F87); `hold_broken`: a call that cannot be read waits, as it may be asked for once more, if the reply
-    ends with it; `policy`: what the rules say.
+    - `tools`: None if the reply must not be parsed, because the request offers no tools or has `tool_choice: "none"`
+      (F86).
+    - `seed`: the seed for new call ids.
+    - `raw_text`: only the proxy parses.
+    - `json_reply`: the client asked for JSON.
+    - `sources`: the texts of tool results and user messages, from which calls may be copied (F89).
+    - `made` and `ids`: the name and arguments of each earlier call in the conversation, and the ids of these calls.
+    - `one_call`: the client wants no parallel calls (F52).
+    - `ordered`: the client shows text and reasoning in one order, so neither may overtake the other.
+    - `thoughts`: how to separate reasoning from the text; None if it is not separated.
+    - `forced`: the tool that the model must call, or "" (F87).
+    - `hold_broken`: hold an unreadable call, because another try may replace it if the reply ends with it.
+    - `policy`: the repair policy from the rules.
     """
 
     tools: ToolSet | None
@@ -47,14 +52,15 @@ class Task:
 
     @property
     def begins_in_thought(self) -> bool:
-        """True if the prompt has opened a thought, with which the text then begins."""
+        """True if the text begins with reasoning because the prompt has opened it."""
         return self.thoughts is not None and self.thoughts.begun != ""
 
 
 @dataclass(frozen=True, slots=True)
 class NewIds:
-    """New ids for the calls of a choice in the style of the model's profile, the same at every cut; Kimi's own ids stay
-    Kimi's (F8, F50). `used` are those that the choice has.
+    """Creates call ids for a choice in the style of the model's profile (F8, F50).
+
+    The ids do not depend on how the stream was split. `used` are the ids already in use.
     """
 
     task: Task
@@ -62,7 +68,7 @@ class NewIds:
     used: set[str]
 
     def __call__(self, index: int, name: str, server_id: str) -> str:
-        """The id of a call whose `server_id` is "", or another call's already."""
+        """Return a new id for a call whose `server_id` is "" or already used."""
         if self.task.policy.ids == "kimi" or _KIMI.fullmatch(server_id):
             number = len(self.task.ids) + index
             while f"functions.{name}:{number}" in self.used:
@@ -71,5 +77,5 @@ class NewIds:
         key = b"%b %d %d" % (self.task.seed, self.choice, index)
         digits = blake2b(key, digest_size=12).hexdigest()
         if self.task.policy.ids == "mistral":
-            return digits[:9]  # its templates take nine letters and digits (F49)
+            return digits[:9]  # its templates require nine letters and digits (F49)
         return f"call_{digits}"

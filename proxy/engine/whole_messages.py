@@ -1,4 +1,4 @@
-"""Whole messages and completion texts in a stream, as deltas; and the events of a chunk that is not parsed."""
+"""Converts whole messages and completion texts in a stream to deltas, and unparsed chunks to events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxy.errors import UnreadableReply
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
-    """Return what a chunk says: its texts, its pieces of calls, its finish and its counts."""
+    """Return the events of a chunk: text, reasoning, calls, finish and usage."""
     events: list[ContentEvent] = []
     for place, entry in enumerate(choice_entries(chunk.body)):
         delta, number = read_choice(entry), choice_number(entry.get("index"))
@@ -30,14 +30,14 @@ def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
 
 
 def delta_of(message: JsonObject) -> JsonObject:
-    """Return a whole message as one delta; its calls are numbered by position."""
+    """Return a whole message as one delta, with its calls numbered by position."""
     return {**message, "tool_calls": numbered(message["tool_calls"])} if message.get("tool_calls") else {**message}
 
 
 def with_text(said: JsonObject, entry: JsonObject) -> JsonObject:
-    """Return the delta or message of an entry with the entry's `text` as its content, if it has none.
+    """Return the delta or message of an entry, with the entry's `text` as its content if it has none.
 
-    The text is in `text` in the legacy completions API. Together sends it in both places.
+    The legacy Completions API uses `text`. Together sends the text in both places.
 
     {"index": 0, "text": "Let me look.", "finish_reason": null}
     """
@@ -51,22 +51,22 @@ def with_text(said: JsonObject, entry: JsonObject) -> JsonObject:
 class WholeMessages:
     """Replaces whole messages and completion texts in a stream by deltas, choice by choice.
 
-    A message is the delta of its choice until the choice has text or calls; later it repeats them. Reasoning that was
-    sent is not sent again.
+    A message becomes a delta if its choice has had no text or calls yet. A later message only repeats them. Reasoning
+    is never sent twice.
 
     {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
     """
 
-    # Choices that have text, a refusal or calls, and choices that have reasoning.
+    # Choices with text, a refusal or calls, and choices with reasoning.
     _answered: set[int] = field(default_factory=set)
     _reasoned: set[int] = field(default_factory=set)
-    # The content of the messages that were taken as deltas.
+    # The content of messages that became deltas.
     _taken: dict[int, Json] = field(default_factory=dict)
 
     def with_deltas(self, chunk: Chunk, entries: list[JsonObject]) -> tuple[Chunk, list[JsonObject]]:
         """Return the chunk and its entries, rewritten if the text of an entry is not in its delta.
 
-        Raise UnreadableReply if a choice has two messages of different content.
+        Raises UnreadableReply if a choice has two messages with different content.
         """
         changed = [self._with_delta(entry) for entry in entries]
         for entry in changed:
@@ -97,7 +97,7 @@ class WholeMessages:
         return {**around, "delta": new}
 
     def _new_in_message(self, entry: JsonObject, delta: JsonObject) -> JsonObject:
-        """Return the message of an entry without what its choice has sent; empty if nothing is left."""
+        """Return the message of an entry without content that its choice has already sent; {} if nothing is left."""
         message = as_object(entry.get("message"))
         choice = choice_number(entry.get("index"))
         content = message.get("content")

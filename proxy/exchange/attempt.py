@@ -1,4 +1,4 @@
-"""One try of a chat request: it is sent upstream, and what is returned becomes the client's bytes."""
+"""One try of a chat request: send it upstream and convert the response to the client's bytes."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from proxy.upstream.responses import decoded, error_of_response, read_body
 
 log = logging.getLogger("proxy")
 
-# Id of the record of another try.
+# The id under which the audit records another try.
 FIX = "second_try"
-# The body should end right after `[DONE]`; a server that keeps the connection open is not waited for.
+# Seconds to wait for the end of the body after `[DONE]`: some servers keep the connection open.
 END_GRACE = 1.0
-# Seconds for which the events of one stream are read before other streams have their turn.
+# Seconds spent on the events of one stream before other streams get their turn.
 SLICE = 0.002
 
 
 class Said(IntEnum):
     """What the client has received of a reply.
 
-    An error can still become a status while it is NOTHING, and another try may follow until it is CONTENT.
+    While it is NOTHING, an error can still become an HTTP status. Until it is CONTENT, another try may follow.
     """
 
     NOTHING = 0
@@ -55,17 +55,17 @@ class Said(IntEnum):
 
 
 class Upstream(Protocol):
-    """The model server of one request, and what is known of it beyond this request."""
+    """The model server of one request, with what other requests have taught about it."""
 
     @property
     def server(self) -> ModelServer:
         """The server; the same for all tries of the request."""
 
     def kind(self) -> str:
-        """Return the kind of the server (vllm, llamacpp, …), or "" if it is unknown; it may have to be asked."""
+        """Return the kind of the server (vllm, llamacpp, …), or "" if unknown. This may send a request to it."""
 
     def remember_parser_failure(self) -> None:
-        """Remember that the server cannot find the calls of the request's model: from now on the proxy does."""
+        """Remember that the server cannot parse the calls of the request's model, so that the proxy parses them."""
 
     def remember_healings(self, ids: tuple[str, ...]) -> None:
         """Remember that requests for this model need these healings."""
@@ -75,10 +75,10 @@ class Upstream(Protocol):
 class Exchange:
     """One chat request with everything its tries need.
 
-    `plan` is that of the first try, `retries` says which others may follow. `engine` makes the engine of one try, for
-    raw text if that is returned, and for the tool that is forced, if one is. `capture` is where the answers are
-    recorded, `recording` what the live page shows of them. `count` returns the number of tokens of a text, 0 if it is
-    unknown. No error may quote `secrets`.
+    `plan` is the plan of the first try, and `retries` limits the others. `engine` creates the engine of one try from
+    two arguments: whether the server returns raw text, and the forced tool or "". `capture` records the answers to
+    files, `recording` for the live page. `count` returns the number of tokens in a text, or 0 if it is unknown.
+    `secrets` are masked in every error.
     """
 
     upstream: Upstream
@@ -99,18 +99,18 @@ class Exchange:
 
 
 def log_crash(error: Exception) -> None:
-    """Log a defect of the engine or of a writer; it never costs the reply."""
+    """Log a defect of the engine or of a writer."""
     log.error("the proxy failed while it read a reply", exc_info=error)
 
 
 def _slice() -> Callable[[], bool]:
-    """Start a slice of time; the function returns whether it is over."""
+    """Start a time slice. The returned function reports whether the slice is over."""
     end = time.monotonic() + SLICE
     return lambda: time.monotonic() >= end
 
 
 def _sent_upstream(request: ChatRequest, plan: Plan) -> UpstreamRequest:
-    """Return the request as it is sent; a defect of the healing leaves it as the client sent it (contract C6)."""
+    """Return the request to send. If healing crashes, it is sent without healing (contract C6)."""
     try:
         return upstream_request(request, plan)
     except Exception as error:  # the outermost boundary of the healing
@@ -119,10 +119,10 @@ def _sent_upstream(request: ChatRequest, plan: Plan) -> UpstreamRequest:
 
 
 class Attempt:
-    """One try. `said` is what the client has received of it.
+    """One try of a request.
 
-    `silence` says why a reply that has ended is worth another try, if it is. What `earlier` has said goes on in this
-    one.
+    `said` is what the client has received of this try. Once the reply has ended, `silence` is the reason for another
+    try, or None. If the client has received content from `earlier`, this try continues the same reply.
     """
 
     __slots__ = (
@@ -160,8 +160,10 @@ class Attempt:
         self._lane: ReplyLane | None = None
 
     def _followed(self) -> frozenset[Why]:
-        """Return the reasons for which another try may follow this one: all after the first try. After a second one of
-        which the client has received nothing, only a call that was swallowed, as only then its tokens are counted.
+        """Return the reasons for which another try may follow this one.
+
+        After the first try, every allowed reason counts. After a second try for an empty reply, only SWALLOWED does,
+        provided the client has received nothing: the second try is the first one that asks for token counts.
         """
         allowed = self._exchange.retries.again
         if self._earlier is None:
@@ -172,11 +174,11 @@ class Attempt:
 
     @property
     def begun(self) -> bool:
-        """Return whether the client has, or is about to get, something that no other try may say again."""
+        """True if the client has content, or is about to get content, that another try must not repeat."""
         return self.said is Said.CONTENT or self._reply.started
 
     def run(self) -> Iterator[bytes]:
-        """The bytes for the client."""
+        """Yield the bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
         exchange.wait.start_over()
         raw_text = self._up.raw_text
@@ -188,7 +190,7 @@ class Attempt:
             parts = listened(seen, call, parts)
             first = yield from self._head(parts, call)
             parts = chain((first,), parts)
-            # It would stay as long as the stream.
+            # Otherwise this frame keeps the bytes until the stream ends.
             del first
             streamed = is_stream(call.header("Content-Type"))
             if streamed and (self._plan.guided or not request.stream):
@@ -199,9 +201,9 @@ class Attempt:
                 yield from self._live(parts, sent)
                 return
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
-                raise UpstreamBroken("the model server answered with no stream although the one before was one")
+                raise UpstreamBroken("the model server streamed the first reply, but not the second")
             whole = yield from self._beating(read_body(parts))
-        # All of it is repaired at once, its thoughts may be counted by the server, and it may be kept.
+        # The steps below may block: repairing a long answer, counting reasoning tokens on the server, storing it.
         yield from self._exchange.wait.on_a_thread()
         if self._plan.guided:
             yield self._instead(whole)
@@ -219,12 +221,12 @@ class Attempt:
 
     @property
     def withheld(self) -> bool:
-        """True if the end of the reply is kept back, as one more may follow."""
+        """True if the end of the reply is withheld because another try may follow."""
         return self.silence in self._keep_back
 
     def _instead(self, body: bytes) -> bytes:
-        """The end of the reply before, with the call of this answer in the place of the broken one."""
-        assert self._earlier is not None, "its call is asked for again"
+        """Return the end of the earlier reply, with its broken call replaced by the call in this answer."""
+        assert self._earlier is not None, "a guided try follows an earlier one"
         answer = read_whole(body)
         self.handover = EarlierTry(as_object(answer.get("usage")))
         self._call = guided_call(answer, self._engine, self._plan.guided)
@@ -232,40 +234,40 @@ class Attempt:
 
     @property
     def handover_of_all(self) -> EarlierTry:
-        """Return what the next try must know of this one, with the token counts of all tries so far."""
+        """The facts that the next try needs, with the token counts of all tries so far."""
         if self._earlier is None:
             return self.handover
         return replace(self.handover, usage=summed(self._earlier.handover_of_all.usage, self.handover.usage))
 
     def end_after_all(self) -> bytes:
-        """The end of a reply that says nothing, and after which no other one came."""
+        """Return the withheld end of the reply: no other try replaced it."""
         return self._unsent + (self._reply.end_after_all() if self._reply.withheld else b"")
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
-        """The end of a reply with a call in the place of the broken one; `usage` is what the second try took."""
+        """Return the end of the reply with `call` in place of the broken call. `usage` is that of the second try."""
         counts = summed(self.handover.usage, usage)
         if self._reply.withheld:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
-        assert broken is not None, "for that it was asked for again"
+        assert broken is not None, "only a broken call is replaced"
         answer = answer_instead(self._answer, broken, call, counts)
         return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
 
     @property
     def broken(self) -> Text | None:
-        """The call that cannot be read with which the reply has ended, if that is why it is worth one more try."""
+        """The unreadable call at the end of the reply, if it is the reason for another try."""
         return self._engine.broken_call if self.silence is Why.BROKEN else None
 
     def let_go(self) -> None:
-        """Release what is held, as nothing follows it."""
+        """Release all held text as text."""
         self._unsent += self._reply.let_go()
 
     def fail(self, error: ProxyError) -> bytes:
-        """The end of a stream that cannot be finished."""
+        """Return the end of a stream that failed: unsent bytes, held text and the error event."""
         return self._unsent + self._reply.fail(error)
 
     def note(self) -> None:
-        """Tell the outcome what was done."""
+        """Record the results of this try in the outcome."""
         outcome = self._exchange.outcome
         broken, earlier = None, None
         if outcome.again is Why.BROKEN:
@@ -288,7 +290,10 @@ class Attempt:
         outcome.swallowed = self._swallowed or self._reply.swallowed
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
-        """Wait for the head, with heartbeats, and give the first part of the body; what is no success is raised."""
+        """Wait for the response head, yielding heartbeats, and return the first part of the body.
+
+        Raises the server's error if the status is not 200.
+        """
         first = b""
         for part in parts:
             if part is not None:
@@ -299,14 +304,14 @@ class Attempt:
             body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
             raise error_of_response(call, body, self._exchange.secrets)
         if self._plan.learnt:
-            # Another worker may hold the lock of what they share.
+            # Another worker may hold the lock of the shared state.
             yield from self._exchange.wait.on_a_thread()
             self._exchange.upstream.remember_healings(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         return first
 
     def _live(self, parts: Iterator[bytes | None], sent: float) -> Iterator[bytes]:
-        """A stream whose request was `sent` then: everything that has arrived is decided and written at once."""
+        """Yield the client's bytes for a stream as its parts arrive. `sent` is the time the request was sent."""
         reply, wait, arrived = self._reply, self._exchange.wait, False
         for part in parts:
             beat = b""
@@ -328,7 +333,9 @@ class Attempt:
             lane = self._lane
             wait.lane = lane if lane is not None and lane.open() else None
             yield beat + ready
-        yield from self._count_thoughts()
+        if self._engine.wants_count:
+            yield from wait.on_a_thread()
+            self._engine.counted(self._tokens_of(self._engine.thoughts))
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
@@ -340,29 +347,22 @@ class Attempt:
             yield self._ready(ended=True)
 
     def before_it_is_stored(self) -> Iterator[bytes]:
-        """Go to a thread of its own, if the end of the reply may have to wait for the file that it is kept in."""
+        """Move to a thread if the dialect stores replies: writing the end may wait for a file."""
         if self._exchange.dialect.keeps:
             yield from self._exchange.wait.on_a_thread()
 
-    def _count_thoughts(self) -> Iterator[bytes]:
-        """Have the tokens of the thoughts counted, if the usage is to say how many they were."""
-        if not self._engine.wants_count:
-            return
-        yield from self._exchange.wait.on_a_thread()
-        self._engine.counted(self._tokens_of(self._engine.thoughts))
-
     def _tokens_of(self, thoughts: str) -> int:
-        """Return the number of tokens of these thoughts and those of the tries before."""
+        """Return the number of tokens of this reasoning plus that of earlier tries."""
         return self._exchange.count(self._thoughts_before + thoughts)
 
     @property
     def _thoughts_before(self) -> str:
-        """The thoughts of the tries before, whose tokens are in the usage of this one."""
+        """The reasoning of earlier tries: the usage of this try includes its tokens."""
         earlier = self._earlier
         return "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
 
     def _read(self, part: bytes) -> Iterator[bytes]:
-        """Read what has come, in slices: between two of them other streams have their turn."""
+        """Read one part of the body in time slices, so that other streams get their turn in between."""
         reply = self._reply
         if reply.takes_long(part):
             yield from self._exchange.wait.on_a_long_step()
@@ -372,12 +372,12 @@ class Attempt:
             self._unsent += reply.receive(part, _slice())
             if not reply.unread:
                 return
-            # What was read is numbered already, so a heartbeat follows it.
+            # Events written so far may have sequence numbers, so the heartbeat must follow them.
             yield self._ready() + self._beat()
             part = b""
 
     def _ready(self, *, ended: bool = False) -> bytes:
-        """The bytes that may go to the client now: a role-only chunk waits for what comes after it."""
+        """Return the bytes to send to the client now. A role-only chunk waits for the next chunk."""
         if not (self._unsent and (self._reply.started or ended)):
             return b""
         self.said = Said.CONTENT
@@ -386,7 +386,7 @@ class Attempt:
         return data
 
     def _beat(self) -> bytes:
-        """A heartbeat, if one is due."""
+        """Return a heartbeat if one is due, else b""."""
         wait = self._exchange.wait
         if not wait.heartbeat_due:
             return b""
@@ -396,7 +396,7 @@ class Attempt:
         return self._reply.heartbeat()
 
     def _beating(self, reading: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
-        """Wait for something whole, with heartbeats."""
+        """Yield heartbeats until `reading` is finished, then return its result."""
         while True:
             try:
                 next(reading)
@@ -406,7 +406,7 @@ class Attempt:
             yield self._beat()
 
     def _limit_hold(self) -> None:
-        """Release what has been held for too long (contract C2)."""
+        """Release text that has been held for longer than `hold_timeout` (contract C2)."""
         reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
             self._held_since = NEVER
@@ -418,7 +418,7 @@ class Attempt:
         self._exchange.wait.alarm(self._held_since + bound)
 
     def _complete_answer(self, body: bytes) -> bytes:
-        """A whole answer: as the stream that the client asked for, or whole."""
+        """Return the client's bytes for a whole answer, as a stream if the client asked for one."""
         exchange, request = self._exchange, self._exchange.request
         answer, body = read_answer(body)
         self._swallowed = says_nothing(answer)
@@ -450,11 +450,11 @@ class Attempt:
 
 
 class ReplyLane:
-    """The lane of one reply: from the upstream's socket to its client in one step, where nothing else is to be done.
+    """Fast lane of one reply: copies plain text from the upstream's socket to the client in one step.
 
-    It is open while the reply's generator waits for the upstream and nothing else is due; whoever drives that generator
-    calls it instead (`AnswerWait.lane`). What it does not take is left as it came, for the generator. Each of `notes`
-    is called with all that passes.
+    The lane is open while the reply's generator waits for the upstream and nothing else is due. The driver of the
+    generator then calls the lane instead (`AnswerWait.lane`). Bytes that the lane cannot take stay in the socket's
+    buffer for the generator. Each of `notes` is called with all bytes that pass.
     """
 
     __slots__ = ("_call", "_is_compressed", "_notes", "_reply", "_wait")
@@ -469,13 +469,13 @@ class ReplyLane:
         self._is_compressed = bool(call.coding)
 
     def open(self) -> bool:
-        """True if nothing but text is awaited now; until something else is done, that may pass, or wait with a call."""
+        """Open the lane and return True if text may now pass unread, or wait with a held call."""
         if self._is_compressed or not self._wait.may_pass:
             return False
         return self._reply.open_lane()
 
     def __call__(self) -> bytes | None:
-        """The bytes that have come, as they leave; b"" if none did, None if the generator must look at them."""
+        """Return the next bytes for the client: b"" if there are none, None if the generator must read them."""
         body = self._call.look()
         if not body:
             return body

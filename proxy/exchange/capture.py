@@ -1,11 +1,11 @@
-"""Captures: one answer of the model server in a file, with what `parse --capture` needs to read it again.
+"""Captures: files that each hold one answer of the model server and what `parse --capture` needs to read it again.
 
-A capture is one line, a JSON object (`capture` is the version of the form), then the answer's body verbatim. Of the
-request it holds only what the engine uses; of the headers only the content type. Secrets are masked in that line, and
-in the body of an error (`codec/secrets.py`).
+A capture is one line of JSON (`capture` is the format version), then the answer's body verbatim. The line holds only
+the request fields that the engine uses and the content type. Secrets are masked in the line and in the body of an
+error (`codec/secrets.py`).
 
-Each capture is a file of its own, written whole or not at all; their folder is bounded in number, size and age. Only
-files that the proxy made are ever removed: those with such a name, plain, and of the same user.
+A capture is written atomically. The folder is limited by number of files, size and age. The proxy removes only its
+own captures: regular files of the same user whose names match `_NAME`.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from proxy.upstream.client import UpstreamCall
 
 log = logging.getLogger("proxy")
 
-# Files in one folder.
+# The maximum number of captures in one folder.
 MAX_CAPTURES = 1000
-# What was begun so long ago, in seconds, and is not finished, never will be.
+# Seconds after which an unfinished file counts as abandoned.
 UNFINISHED_SECONDS = 3600.0
 
-# What becomes of captures, as the metrics count it.
+# The results of captures that the metrics count.
 WRITTEN, REMOVED, LOST = "written", "removed", "lost"
 
 _NAME = re.compile(r"([0-9]{8}T[0-9]{6}\.[0-9]{6})Z-[A-Za-z0-9._-]{1,64}\.capture(\.part)?")
 _MOMENT = "%Y%m%dT%H%M%S.%f"
-# The folders whose failure was told already.
+# The folders whose failure has already been logged.
 _logged: set[str] = set()
 
 
 def count_nothing(what: str, number: int) -> None:
-    """Nobody counts."""
+    """Ignore a count."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file that the proxy made; `at` is when, in seconds since 1970."""
+    """A capture file, created at `at` (Unix time)."""
 
     path: str
     at: float
@@ -63,13 +63,13 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class CaptureFolder:
-    """The folder at `path`; `count` is told what became of how many captures."""
+    """The capture folder at `path`. `count` is called with a result and a number of captures."""
 
     path: str
     count: Callable[[str, int], None] = count_nothing
 
     def keep(self, id_: str, data: bytes) -> None:
-        """Write a capture of the request of this id. What cannot be written is logged, once per folder, and counted."""
+        """Write the capture of one request. A failure is counted, and logged once per folder."""
         try:
             self._write(f"{datetime.now(UTC):{_MOMENT}Z}-{id_}.capture", data)
         except Exception as error:  # the outermost boundary: a capture is never worth a request
@@ -79,7 +79,7 @@ class CaptureFolder:
         self.tidy()
 
     def lose(self, error: Exception) -> None:
-        """A capture could not be made."""
+        """Count a failed capture, and log the first one in this folder."""
         self.count(LOST, 1)
         if self.path in _logged:
             return
@@ -88,10 +88,11 @@ class CaptureFolder:
         log.error("no capture can be written to %s: %s", self.path, error, exc_info=None if expected else error)
 
     def tidy(self) -> None:
-        """Remove what is over the bounds, the oldest first."""
+        """Remove captures beyond the limits, oldest first."""
         removed = 0
         with contextlib.suppress(OSError):
-            for path in _over(sorted(self._files(), key=_newest_first), time.time()):
+            files = sorted(self._files(), key=lambda file: (-file.at, file.path))
+            for path in _over(files, time.time()):
                 with contextlib.suppress(FileNotFoundError):  # another worker was faster
                     os.unlink(path)
                     removed += 1
@@ -99,7 +100,7 @@ class CaptureFolder:
             self.count(REMOVED, removed)
 
     def _write(self, name: str, data: bytes) -> None:
-        """One new file, for its owner alone; it has its name once it is whole."""
+        """Create a file with mode 0600. It is renamed from `.part` to `name` once it is complete."""
         folder = Path(self.path)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = folder / f"{name}.part"
@@ -110,12 +111,12 @@ class CaptureFolder:
                 file.write(data)
             unfinished.rename(folder / name)
         except OSError:
-            with contextlib.suppress(OSError):  # half a capture is none
+            with contextlib.suppress(OSError):  # never leave a partial capture
                 unfinished.unlink()
             raise
 
     def _files(self) -> Iterator[_File]:
-        """The files that the proxy made."""
+        """Yield the capture files of the current user."""
         with os.scandir(self.path) as entries:
             for entry in entries:
                 match = _NAME.fullmatch(entry.name)
@@ -127,12 +128,8 @@ class CaptureFolder:
                     yield _File(entry.path, at, about.st_size, is_whole=not match[2])
 
 
-def _newest_first(file: _File) -> tuple[float, str]:
-    return -file.at, file.path
-
-
 def _moment(text: str) -> float | None:
-    """When a file says that it was made; None for digits that are no time."""
+    """Return the Unix time in a file name, or None if the digits are not a valid time."""
     try:
         return datetime.strptime(text, _MOMENT).replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -140,7 +137,7 @@ def _moment(text: str) -> float | None:
 
 
 def _over(files: list[_File], now: float) -> Iterator[str]:
-    """The paths of what is over the bounds; `files` begins with the newest."""
+    """Yield the paths of captures beyond the limits. `files` must be sorted newest first."""
     count, size = 0, 0
     for file in files:
         if not file.is_whole:
@@ -157,17 +154,17 @@ def _over(files: list[_File], now: float) -> Iterator[str]:
 SSE_TYPE = "text/event-stream"
 
 _FORM = 1
-# What of the request's body is kept as it came.
+# Fields of the request body that are stored unchanged.
 _KEPT = ("model", "tools", "tool_choice", "response_format", "parallel_tool_calls")
 _UNKNOWN = Thoughts(unknown=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Where the answers to one request are written: the folder, the request's id, and its secrets, which are masked.
+    """Where the answers to one request are captured, and which secrets are masked in them.
 
-    `client`, `ordered` and `thoughts` are what the engine was told beside the request: the client's name in the rules,
-    that text and reasoning have one order, the thoughts of the model's family.
+    `client`, `ordered` and `thoughts` are the engine's other inputs: the client's name in the rules, whether text and
+    reasoning share one order, and the reasoning format of the model's family.
     """
 
     folder: CaptureFolder
@@ -182,9 +179,9 @@ class Capture:
 class Captured:
     """One capture, read back.
 
-    `raw_text`: the proxy alone parsed; `complete`: the body ended properly; `truncated`: it was too long to be kept.
-    `client`, `ordered`, `begun`, `unknown` and `family` are as in `Capture` and its thoughts; `begun` and `unknown` are
-    None where they are not recorded.
+    `raw_text`: only the proxy looked for calls. `complete`: the body ended properly. `truncated`: the body was too
+    long to be kept in full. The other fields are those of `Capture` and its `Thoughts`; `begun` and `unknown` are None
+    if the capture does not record them.
     """
 
     chat: ChatRequest
@@ -207,10 +204,10 @@ class Captured:
 
 
 class Recorder:
-    """Listens to one answer, however it ends; leaving it puts the writing of its capture on the list of what is done
-    later, when the client has its answer.
+    """Context manager that records one answer, whether or not it is complete.
 
-    Without a `capture` it does nothing.
+    The capture is written later, once the client has its answer (`Outcome.later`). Without a `capture`, nothing is
+    recorded.
     """
 
     __slots__ = (*("_call", "_capture", "_complete", "_outcome", "_parts", "_raw_text", "_request", "_size"),)
@@ -237,11 +234,11 @@ class Recorder:
 
     @property
     def listens(self) -> bool:
-        """True if there is an answer that is to be written."""
+        """True if an answer is being recorded."""
         return self._call is not None
 
     def listen(self, call: UpstreamCall, parts: Iterator[bytes | None]) -> Iterator[bytes | None]:
-        """The parts of the answer, unchanged."""
+        """Record the parts of the answer while passing them on unchanged."""
         if self._capture is None:
             return parts
         self._call = call
@@ -255,7 +252,7 @@ class Recorder:
         self._complete = True
 
     def note(self, part: bytes) -> None:
-        """Take the next part of the answer."""
+        """Record the next part of the answer."""
         if self._call is not None and self._size <= MAX_CAPTURE:
             self._parts.append(part)
             self._size += len(part)
@@ -279,9 +276,7 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer of the model server, as a capture has it. `most` are the bytes that the capture may have; `cut`: there
-    was more of the body.
-    """
+    """An answer of the model server. `most` limits the capture in bytes; `cut` means that the body was longer."""
 
     status: int
     content_type: str
@@ -292,7 +287,7 @@ class Answer:
 
 
 def capture_bytes(request: JsonObject, answer: Answer, secrets: tuple[str, ...]) -> bytes:
-    """Return the capture of an answer, its secrets masked; `request` is what `request_facts` returned."""
+    """Return the capture of an answer with secrets masked. `request` is the result of `request_facts`."""
     about: JsonObject = {
         **{"capture": _FORM, "version": __version__, "truncated": answer.cut, "status": answer.status},
         **{"content_type": answer.content_type, "complete": answer.complete},
@@ -313,7 +308,7 @@ def is_stream(content_type: str) -> bool:
 
 
 def read_capture(data: bytes, source: str) -> Captured:
-    """Read a capture's bytes; raises RulesError that names `source` if they are none."""
+    """Read a capture. Raises RulesError naming `source` if `data` is not a capture."""
     line, end, body = data.partition(b"\n")
     about = _read_about(line) if end else {}
     if about.get("capture") != _FORM:
@@ -347,7 +342,7 @@ def read_capture(data: bytes, source: str) -> Captured:
 
 
 def _read_about(line: bytes) -> JsonObject:
-    """The first line of a capture; an empty object for what is none."""
+    """Return the object in the first line of a capture, or {} if the line is not a JSON object."""
     if not line.startswith(b"{"):
         return {}
     try:
@@ -360,8 +355,8 @@ def _read_about(line: bytes) -> JsonObject:
 def request_facts(
     request: ChatRequest, *, raw_text: bool, client: str, ordered: bool, thoughts: Thoughts
 ) -> JsonObject:
-    """The members of a capture that describe a request: what the engine needs of it, and was told beside it."""
-    # A call can only be copied from a text that names its tool: nothing else of what users wrote is kept.
+    """Return the members of a capture that describe the request and the engine's other inputs."""
+    # Keep as little of the users' text as possible: a call can be copied only from a text that names its tool.
     names = request.tools.names if request.tools else ()
     return {
         **{name: request.body.get(name) for name in _KEPT},
@@ -382,7 +377,7 @@ def _strings(about: JsonObject, name: str) -> list[str]:
 
 
 def _cut(body: bytes, room: int) -> bytes:
-    """Return as much as there is room for, without half an event at its end."""
+    """Return at most `room` bytes of the body, cut at the end of a line."""
     if len(body) <= room:
         return body
     at = body.rfind(b"\n", 0, max(0, room))

@@ -1,4 +1,4 @@
-"""The outcome of a request: the one record of it, for its log line, the metrics and the answer's headers."""
+"""The outcome of a request: the record behind its log line, the metrics and the response headers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from proxy.exchange.plan import Plan, Why
 from proxy.tools.toolset import ToolSet
 from proxy.tools.validator import violations
 
-# The reasons for which the end of a reply is no call, if the token limit has cut it.
+# Refusals that mean a call was cut off, if the token limit ended the reply.
 _CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")
 
 
 class CallTally:
-    """Counts the calls that a client gets in one reply, by what its log line and the metrics say of them.
+    """Counts the calls in one reply for the log line and the metrics.
 
-    `notations` counts the calls that were found in text by their notation, `called` all calls by their tool. `is_cut`
-    says that the token limit ended the reply.
+    `notations` counts the calls found in text by notation, `called` counts all calls by tool. `is_cut`: the token limit
+    ended the reply.
     """
 
     __slots__ = ("_refused", "_tools", "_unreadable", "called", "is_cut", "notations")
@@ -38,17 +38,17 @@ class CallTally:
 
     @property
     def invalid(self) -> int:
-        """The number of calls that the model ended and that their schema refuses."""
+        """The number of complete calls that do not match their schema."""
         return self._refused + (0 if self.is_cut else self._unreadable)
 
     def cut(self, refusals: Mapping[str, int]) -> int:
-        """Return the number of calls that the token limit has cut; in text it is the last, one of the `refusals`."""
+        """Return the number of calls cut off by the token limit. A cut call in text is one of the `refusals`."""
         if not self.is_cut:
             return 0
         return self._unreadable or int(any(reason in refusals for reason in _CUT))
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Take the next events of the reply."""
+        """Count the calls in the next events of the reply."""
         for event in events:
             if isinstance(event, Unchanged):
                 self.observe(event.events)
@@ -74,7 +74,7 @@ class CallTally:
 
 
 def tokens_of(usage: JsonObject) -> dict[str, int]:
-    """Return the token counts of a usage by kind; the cached ones are part of the prompt."""
+    """Return the token counts of a usage by kind. Cached tokens are also counted as prompt tokens."""
     counts = {
         "prompt": usage.get("prompt_tokens"),
         "completion": usage.get("completion_tokens"),
@@ -85,13 +85,13 @@ def tokens_of(usage: JsonObject) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a request: what was done in its tries, and how it ended.
+    """The outcome of a request: the changes made in its tries, and how it ended.
 
-    `request_audit` is what a translation changed in the request, `healed` what was healed in it, `audit` all that was
-    changed. `calls` to `tokens` are those of the last try: `notations`, `invalid` and `cut` as in `CallTally`. `error`
-    are the words of the log line, `failure` the exception behind them, and `gone` that the client did not wait for its
-    end. `later` is what is done once the client has its answer, `again` why a reply that said nothing was asked for
-    once more. `first_event` is the time (s) from sending the request upstream to the first event of its stream.
+    `request_audit` records the changes made by translating the request, `healed` those made by healing, `audit` all of
+    them. `refusals`, `empty_calls`, `calls`, `swallowed`, `notations`, `invalid`, `cut`, `tokens` and `called` describe
+    the last try; see `CallTally`. `error` is the text for the log line and `failure` the exception behind it. `gone`:
+    the client disconnected early. `again` is the reason for repeating an answered request. `later` are tasks to run
+    once the client has its answer. `first_event` is the time (s) from sending the request to the first stream event.
     """
 
     tries: int = 0
@@ -118,18 +118,18 @@ class Outcome:
     called: Mapping[str, int] = field(default_factory=dict)
 
     def fail(self, error: ProxyError) -> None:
-        """The request ends with this error, whose secrets were taken out."""
+        """Record that the request failed. Secrets must already be masked in the error."""
         self.error, self.failure = error.logged, error
 
     def leave(self) -> None:
-        """The client did not wait for the end."""
+        """Record that the client disconnected before the end."""
         self.error, self.gone = "client gone", True
 
     def lose_client(self, error: ProxyError) -> None:
-        """The client went before its answer had begun."""
+        """Record that the client disconnected before its answer had begun."""
         self.fail(error)
         self.gone = True
 
     def break_off(self, error: Exception) -> None:
-        """The body cannot be finished."""
+        """Record that the body could not be finished."""
         self.error, self.failure = str(error), error

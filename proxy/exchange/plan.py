@@ -1,7 +1,7 @@
-"""Where a request is sent, how its reply is read, and whether it is sent again (docs/configuration.md: who parses).
+"""Decisions about a request: its server, who parses the reply, and when to retry (docs/configuration.md: who parses).
 
-Pure functions. What the upstream receives is a deterministic function of the request (contract C8), and a body in which
-nothing has to change is sent verbatim (contract C1).
+All functions are pure. The upstream request is a deterministic function of the client's request (contract C8). A body
+that needs no change is sent verbatim (contract C1).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from proxy.upstream.context_overflow import read_overflow
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt.
 KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
-# Servers that decode a forced call by its tool's schema.
+# Servers that constrain decoding of a forced call to its tool's schema.
 GUIDES = frozenset(("vllm", "sglang", "llamacpp", "lmdeploy"))
 
 # The error of a server that was started without a tool parser (vLLM).
 _NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
-# The errors of a server whose own parser failed (llama-server). It names the format that its parser expected; where
-# that is text alone, it could not read half a character, and no call.
+# The errors of a server whose own parser failed (llama-server). The error names the expected format. "Content-only" is
+# excluded: there the server failed to decode a partial character, not a call.
 PARSER_FAILED = re.compile(
     r"Failed to parse input|[Ee]mpty grammar|does not match the expected (?!Content-only\b)[\w-]{1,40} format"
 )
-# The errors that name a field which the server does not accept, and the fields that may be left out.
+# The errors for a field that the server does not accept, and the fields that may be left out.
 _REFUSED = re.compile(
     r"extra[ _]forbidden|not permitted|not supported|unsupported|unknown|unexpected|unrecognized|not allowed",
     re.IGNORECASE,
@@ -51,11 +51,11 @@ _OPTIONAL = frozenset(
     )
 )
 _QUOTED = re.compile(r"['\"`]([A-Za-z_][A-Za-z0-9_]{0,63})['\"`]")
-# Characters of an error that are searched.
+# The number of characters of an error message that are searched.
 _LONGEST = 4096
 # Statuses with which servers report that a chat template failed.
 _TEMPLATE_FAILED = frozenset((400, 422, 500))
-# Refusals of one request from which a healing is learnt.
+# The maximum number of healings to learn from the errors of one request.
 _MOST_LESSONS = 3
 _MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 
@@ -77,10 +77,10 @@ SILENT = frozenset((Why.EMPTY, Why.THOUGHT, Why.SWALLOWED))
 class Plan:
     """How one try is sent.
 
-    `second`: the request was refused before, and from now on changes only by what refusals of the template teach.
-    `learnt` are the healings of these `lessons`; they are kept for the model if the request is accepted with them.
-    `again`: why the request is sent again although it was answered; `guided` is the tool whose call could not be read,
-    which is forced.
+    `second`: the request has been retried after an error, so only template errors may still change it. `lessons` counts
+    those template errors and `learnt` are the healings from them. The healings are remembered for the model if the
+    server then accepts the request. `again` is the reason for repeating an answered request. `guided` is the tool to
+    force because its call was unreadable, or "".
     """
 
     parse: Parse = "server"
@@ -98,9 +98,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRequest:
-    """The body of one try. `raw_text`: the server is told not to look for calls, so the model's raw text is returned.
-    `healed` are the records of healings.
-    """
+    """The body of one try. `raw_text`: the request disables the server's parser. `healed` are the audit records."""
 
     body: bytes
     raw_text: bool
@@ -108,7 +106,7 @@ class UpstreamRequest:
 
 
 def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
-    """Return the request of a try by this plan."""
+    """Return the upstream request for a plan."""
     raw, body = request.raw, request.body
     if plan.guided:
         body = {**body, "tool_choice": {"type": "function", "function": {"name": plan.guided}}}
@@ -122,9 +120,9 @@ def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
 
 
 def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
-    """Return whether the proxy alone reads the raw text: the server is told not to look for calls.
+    """Return whether only the proxy parses: the request disables the server's parser with `tool_choice: "none"`.
 
-    A forced choice is always sent unchanged, and so is every choice where `none` would remove the tools.
+    A forced choice is never replaced by `none`. Nor is any choice if `none` would remove the tools from the prompt.
     """
     if plan.parse != "proxy" or request.tools is None or request.forced or plan.guided:
         return False
@@ -134,7 +132,7 @@ def proxy_parses(request: ChatRequest, plan: Plan) -> bool:
 def _changed(body: JsonObject, plan: Plan, *, raw_text: bool, stream: bool) -> JsonObject:
     """Apply the plan to the healed body."""
     if plan.guided and plan.server_kind == "llamacpp":
-        # llama.cpp cannot force a tool by name: it is offered that tool alone, and must call one.
+        # llama.cpp cannot force a tool by name, so offer only that tool and require a call.
         tools = [tool for tool in objects_in(body.get("tools")) if _name_of(tool) == plan.guided]
         body |= {"tools": [*tools], "tool_choice": "required", "parallel_tool_calls": False}
     if raw_text:
@@ -145,7 +143,7 @@ def _changed(body: JsonObject, plan: Plan, *, raw_text: bool, stream: bool) -> J
         body["stream"] = False
     options = as_object(body.get("stream_options"))
     if not is_true(body.get("stream")):
-        # Servers refuse the options next to `stream: false` (F60).
+        # Servers reject `stream_options` with `stream: false` (F60).
         body.pop("stream_options", None)
     elif plan.again is not None and options.get("include_usage") is not True:
         # The token counts show whether the server's parser swallowed a call.
@@ -165,8 +163,9 @@ def _name_of(entry: JsonObject) -> str:
 class Retries:
     """The tries that the rules and the request allow.
 
-    `auto`: the server may show that it cannot parse, and `parse` is who parsed in the first try. `again` are the
-    reasons for which an answered request is sent again; `any_guides`: servers of every kind are asked to guide.
+    `auto`: the proxy may take over parsing if the server fails to parse. `parse` is the parser of the first try.
+    `again` are the reasons for repeating an answered request. `any_guides`: force a tool on servers of any kind, not
+    just those in GUIDES.
     """
 
     parse: Parse = "server"
@@ -176,8 +175,9 @@ class Retries:
 
 
 def reasons_to_ask_again(request: ChatRequest, *, broken: bool) -> frozenset[Why]:
-    """Return the reasons for which the request is sent again: a reply that says nothing and, if the rules want that
-    (`broken`), a call that cannot be read. Tools must be offered, one answer wanted, and not begun by the client.
+    """Return the reasons for repeating the request once answered: a silent reply and, if `broken`, an unreadable call.
+
+    The set is empty unless the request offers tools, asks for one choice, and has no prefilled answer.
     """
     body = request.body
     messages = as_list(body.get("messages"))
@@ -191,9 +191,9 @@ def reasons_to_ask_again(request: ChatRequest, *, broken: bool) -> frozenset[Why
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a try ended: by an `error`, or with a reply of `calls` calls that may be worth another try (`why`).
+    """How a try ended: with an `error`, or with a reply of `calls` calls and perhaps a reason for another try (`why`).
 
-    `broken` is the tool whose call could not be read. `withheld`: the end of the reply has not been sent.
+    `broken` is the tool of the unreadable call, or "". `withheld`: the end of the reply has not been sent.
     """
 
     error: ProxyError | None = None
@@ -205,8 +205,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The plan of the next try, None if there is none. `parser_failed`: the server showed that it cannot find the
-    calls of this model, which is remembered even if this request cannot be sent again.
+    """The plan of the next try, or None.
+
+    `parser_failed`: the server cannot parse this model's calls. It is remembered even without a next try.
     """
 
     plan: Plan | None = None
@@ -214,12 +215,14 @@ class Next:
 
 
 def next_plan(request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, kind: Callable[[], str]) -> Next:
-    """Decide whether and how the request is sent again after a try by `plan`.
+    """Decide whether and how to send the request again after a try with `plan`.
 
-    After an error: once if no connection could be made, or if the server refused the request and said what to change,
-    and beside that once for each of a few healings that the chat template's refusals ask for. After a reply that says
-    nothing, or ends in a call that cannot be read: once; a third try follows only where the second reply shows that a
-    call was swallowed. `kind` returns the kind of the server, and may have to ask it.
+    - After a failed connection, or an error that says what to change: retry once.
+    - After an error of the chat template that a healing can fix: retry, at most `_MOST_LESSONS` times.
+    - After a silent reply, or one that ends in an unreadable call: retry once. A third try follows only if the second
+      reply shows that the server swallowed a call.
+
+    `kind` returns the kind of the server. It may send a request to it.
     """
     if isinstance(ended.error, UpstreamError):
         return _after_error(request, plan, ended.error, allowed, kind)
@@ -227,7 +230,7 @@ def next_plan(request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, 
         again = _after_reply(request, plan, ended, allowed, kind)
         if again.plan is not None or again.parser_failed:
             return again
-    # Calls that the server had swallowed and the proxy has found prove that the server cannot find them.
+    # The server swallowed calls that the proxy then found, so its parser cannot find them.
     found = ended.calls > 0 and plan.again is Why.SWALLOWED
     return Next(parser_failed=found and plan.parse == "proxy" and allowed.parse != "proxy")
 
@@ -243,7 +246,7 @@ def _after_error(
 
 
 def _second_plan(request: ChatRequest, again: Plan, error: UpstreamError, kind: Callable[[], str]) -> Plan | None:
-    """Return the plan without what the server shows that it cannot do, or does not accept."""
+    """Return the plan for a retry after an error, or None if no retry can help."""
     if isinstance(error, UpstreamUnreachable):
         return again if error.refused else None
     if not isinstance(error, UpstreamRefused):
@@ -264,7 +267,7 @@ def _second_plan(request: ChatRequest, again: Plan, error: UpstreamError, kind: 
 
 
 def parser_failed(error: UpstreamError) -> bool:
-    """Return whether the server showed that it cannot find the calls: it has no parser, or its parser failed."""
+    """Return whether the error shows that the server has no tool parser, or that its parser failed."""
     if not isinstance(error, UpstreamRefused):
         return False
     message = error.message[:_LONGEST]
@@ -274,10 +277,10 @@ def parser_failed(error: UpstreamError) -> bool:
 
 
 def _fitting(request: ChatRequest, again: Plan, error: UpstreamRefused) -> Plan | None:
-    """Return the plan that asks for the rest of the context, if the request asked for more than that (F85).
+    """Return the plan that limits the answer to the rest of the context, if the request asked for more (F85).
 
-    If the server did not count the whole prompt, the limit is left out, and the server takes the rest. No answer is
-    worth a try with fewer than RETRY_TOKENS: it would be cut, while a client that learns of the error makes room.
+    If the server did not count the whole prompt, the limit is left out and the server uses the rest. With fewer than
+    RETRY_TOKENS left, return None: the answer would be cut off, while the error lets the client shorten its prompt.
     """
     overflow = read_overflow(error.message, error.body)
     limit = request.body.get("max_completion_tokens", request.body.get("max_tokens"))
@@ -293,9 +296,9 @@ def _fitting(request: ChatRequest, again: Plan, error: UpstreamRefused) -> Plan 
 
 
 def _healed_plan(request: ChatRequest, plan: Plan, error: UpstreamError) -> Plan | None:
-    """Return the plan with what the refusal says that the chat template wants, or None.
+    """Return the plan with the healing that the chat template's error asks for, or None.
 
-    A template names one cause at a time, and vLLM looks for its parser before it asks the template.
+    A template reports one problem at a time, and vLLM checks for a tool parser before it renders the template.
     """
     if plan.guided or plan.lessons >= _MOST_LESSONS or not isinstance(error, UpstreamRefused):
         return None
@@ -324,13 +327,14 @@ def _after_reply(request: ChatRequest, plan: Plan, ended: Ended, allowed: Retrie
         return Next()
     if ended.withheld:
         return Next(again)
-    # Part of the reply has been sent, so it is too late for this one.
+    # Part of the reply has been sent, so this request cannot be retried.
     return Next(parser_failed=again.parse == "proxy")
 
 
 def _by_the_other(request: ChatRequest, plan: Plan, allowed: Retries, kind: Callable[[], str]) -> Plan:
-    """Let the proxy look for the calls that the server swallowed. Where it did so before, let the server: vLLM's newer
-    parsers remove the calls of their family from the text under `none`, too.
+    """Return the plan with the other parser: the proxy instead of the server, or the server instead of the proxy.
+
+    The proxy may fail, too: with `none`, vLLM's newer parsers still remove their family's calls from the text.
     """
     if proxy_parses(request, plan):
         return replace(plan, parse="server")
@@ -341,26 +345,27 @@ def _by_the_other(request: ChatRequest, plan: Plan, allowed: Retries, kind: Call
 
 
 def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
-    """The URL of the server for a model, by the name under which servers know it; None is no model in particular."""
+    """Return the URL of the server for a model, given by its upstream name. None selects the main server."""
     if model is None:
         return settings.upstream
     return server_of(rules.entry(model), settings)
 
 
 def server_of(entry: Model, settings: Settings) -> str:
-    """The URL of the server for the models of an entry of the rules."""
+    """Return the URL of the server for an entry of the rules."""
     return entry.url or settings.upstream
 
 
 def keyless(rules: Rules, settings: Settings) -> tuple[Model, ...]:
-    """Return the entries that are on another server than the main one and name no key for it."""
+    """Return the entries that use another server than the main one without naming a key for it."""
     return tuple(entry for entry in rules.models if not entry.key and not _is_main(entry, settings))
 
 
 def server_key(entry: Model, settings: Settings, keys: Keys, main: str) -> str:
-    """Return the key for the server of an entry, or "". `main` is the key that the main server gets.
+    """Return the key for the server of an entry, or "". `main` is the key of the main server.
 
-    A key goes only to the server that it was given for: another scheme, host or port gets the key that its entry names.
+    A key is sent only to the origin that it was configured for. A server with another scheme, host or port gets the key
+    that its entry names.
     """
     if entry.key and entry.key != SAME_KEY:
         return keys.named.get(entry.key, "")
@@ -372,10 +377,10 @@ def _is_main(entry: Model, settings: Settings) -> bool:
 
 
 def conversation_of(body: JsonObject) -> str:
-    """The key of a client's conversation, whatever the dialect: a digest in hex, and no text.
+    """Return the key of a client's conversation in any dialect: a hex digest.
 
-    It is that of the client's own words: the model as it calls it, the first system and the first user message. Empty
-    where there is no such message.
+    The digest covers the client's model name, the first system message and the first user message. It is "" if there
+    is no such message.
     """
     model = body.get("model")
     name = model if isinstance(model, str) else ""
@@ -394,12 +399,13 @@ def make_task(
     forced: str = "",
     hold_broken: bool = False,
 ) -> Task:
-    """The engine's task for the reply to a request; `raw_text` says that the server was told not to look for calls,
-    `ordered` that the client has text and reasoning in one order; `thoughts` are told from the text; `forced` is the
-    tool that this try forces.
+    """Return the engine's task for the reply to a request.
+
+    `raw_text`: the server's parser is disabled. `ordered`: the client shows text and reasoning in one order.
+    `thoughts`: how to separate reasoning from the text. `forced`: the tool that this try forces.
     """
     if forced and thoughts is not None:
-        # A model that is forced to call writes the arguments first, even if the prompt has opened its reasoning.
+        # A forced call starts with the arguments, even if the prompt has opened reasoning.
         thoughts = replace(thoughts, begun="", unknown=True)
     return Task(
         tools=request.tools,

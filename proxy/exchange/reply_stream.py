@@ -1,4 +1,4 @@
-"""One reply on its way: upstream bytes through decoder, engine and dialect to client bytes. No I/O, no clock."""
+"""One streamed reply: upstream bytes pass decoder, engine and dialect to become client bytes. No I/O, no clock."""
 
 from __future__ import annotations
 
@@ -28,21 +28,20 @@ from proxy.exchange.second_try import ContentLevel, EarlierTry, ReplyContent, en
 from proxy.exchange.whole_answer import Listener
 from proxy.limits import MAX_EVENT
 
-# Bytes of events that have left by the lane before the engine is told.
+# The maximum size of events in the lane that the engine has not been fed yet.
 MAX_PASSED = 16 * 1024
-# What is read of more bytes than these at once may take milliseconds.
+# Reading more bytes than this in one step may take milliseconds.
 LONG = 8 * 1024
-# Bytes of events that wait to leave as they came.
+# The maximum size of unsent events kept for forwarding them verbatim.
 MAX_KEPT = 4 * 1024 * 1024
-# What ends a call that was streamed until then: another one, or text. Only a hint: nothing is decided by it.
+# Another call or text ends a streamed call. This is only a hint for estimating time.
 _ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
 
-
 class State(Enum):
-    """What becomes of the upstream's next events, and what the engine has still to say.
+    """How the upstream's next events are handled.
 
-                 crash: nothing was changed before           fail, from each
+                 crash, nothing changed so far               fail, from any state
         READING ─────────> PASSING                          ───────> FAILED
            │ └── break off ──> BROKEN_OFF
            └──── end ────────> ENDED
@@ -50,25 +49,24 @@ class State(Enum):
 
     # The engine reads them.
     READING = auto()
-    # The engine raised what it never should: they leave as they come (contract C6).
+    # The engine crashed: events are forwarded verbatim (contract C6).
     PASSING = auto()
-    # They cannot be read, or what the engine made of them cannot be written. What the engine holds may leave.
+    # Events cannot be read, or the engine's events cannot be written. Text that the engine holds may still be sent.
     BROKEN_OFF = auto()
-    # The engine has said its last.
+    # The engine has finished.
     ENDED = auto()
-    # The reply cannot go on, and the engine is not asked any more.
+    # The reply cannot continue, and the engine is not used again.
     FAILED = auto()
 
 
-# Asked for with every event: a global name is found faster than a member of an enum.
+# Checked for every event: a global is faster to look up than an enum member.
 _READING, _PASSING = State.READING, State.PASSING
 
 
 class UnsentEvents:
-    """The upstream's events: `kept` are those that wait, by number, `sequence` is that of the last one that came.
+    """The upstream's events that have not been sent, by number (`kept`). `sequence` is the number of the latest event.
 
-    `changed` is true once the rest of the reply could not leave as the upstream's own bytes any more: then nothing is
-    kept.
+    `changed`: the reply can no longer be continued with the upstream's own bytes, so no events are kept.
     """
 
     __slots__ = ("_size", "changed", "kept", "sequence")
@@ -80,9 +78,7 @@ class UnsentEvents:
         self._size = 0
 
     def keep(self, raw: bytes) -> int:
-        """Number an event, and keep it until it has left. Where too many wait they are given up: then a crash ends in
-        an error.
-        """
+        """Number an event and keep it until it is sent. Beyond MAX_KEPT, drop all: a crash then ends in an error."""
         self.sequence += 1
         if self.changed:
             return self.sequence
@@ -94,20 +90,20 @@ class UnsentEvents:
         return self.sequence
 
     def leave(self, sequence: int) -> None:
-        """The event of this number leaves as it came."""
+        """Forget an event because it is sent verbatim."""
         self._size -= len(self.kept.pop(sequence, b""))
 
     def change(self) -> None:
-        """Something leaves in another shape, or too much waits."""
+        """Drop all kept events: something was sent in changed form, or too much is waiting."""
         self.changed = True
         self.kept.clear()
 
 
 def _read_event(event: sse.ServerSentEvent, data: bytes, *, last: bool) -> tuple[JsonObject, bytes]:
-    """Return the object of an event, empty if it says nothing, and the bytes that may pass for the event.
+    """Return the object of an event, empty if it has no content, and the bytes to forward for it.
 
-    These are its own unless a strict client could not read them: `{"choices": [...], "logprobs": NaN}` is written
-    again. The `last` event lacked its blank line, so it may be cut. Raise UpstreamBroken if it cannot be read.
+    The bytes are the event's own unless they are not strict JSON: `{"choices": [...], "logprobs": NaN}` is rewritten.
+    The `last` event lacked its blank line, so it may be cut. Raises UpstreamBroken if the event cannot be read.
     """
     if not data.strip() and not last:
         return {}, event.raw
@@ -134,18 +130,18 @@ def _detached(error: ProxyError) -> ProxyError:
 
 
 def never_enough() -> bool:
-    """Says of any number of events that more may follow."""
+    """Never stop reading: the default for `is_enough`."""
     return False
 
 
 class StreamReply:
     """A streamed reply.
 
-    `failure` is set when the reply cannot be finished: what was given until then is to be sent, then the error.
-    `started` is true once something was given that the client must not get twice (content, a call, the finish).
-    `on_crash` is told of an exception that the engine should never raise (contract C6). `silence` says, once
-    the reply has ended, why it is worth one more try, if it is; if that is one of `keep_back` its end is `withheld`.
-    `earlier` is the try before, which goes on in this one. `listener` has the events, without text that took the lane.
+    `failure` is set if the reply cannot be finished: send the bytes returned so far, then the error. `started`: bytes
+    were returned that the client must not get twice (content, a call, the finish). `on_crash` is called with an
+    unexpected exception of the engine or the writer (contract C6). `silence` is the reason for another try, set at the
+    end; if it is in `keep_back`, the end is `withheld`. `earlier` holds facts of the earlier try that this one
+    continues. `listener` observes the events, except for text that passed the lane.
     """
 
     __slots__ = (
@@ -170,17 +166,17 @@ class StreamReply:
         self._decoder = sse.Decoder(MAX_EVENT)
         self._state = _READING
         self._all_came = False
-        # Events that have come and were not read yet, the last first.
+        # Events that have arrived but were not read yet, newest first.
         self._events: list[sse.ServerSentEvent] = []
-        # The lane that is open, the texts that took it and are not in the engine yet, the bytes of their events, and
-        # the room that is left if the lane is that of a held call.
+        # The open lane, the texts that passed it and are not in the engine yet, the size of their events, and the
+        # room that is left if the lane is that of a held call.
         self._lane: Lane | None = None
         self._teller: LaneTeller | None = None
         self._passed: list[bytes] = []
         self._passed_size = self._room = 0
-        # `Chunk.sequence` and `Unchanged.sequence` are its numbers.
+        # `Chunk.sequence` and `Unchanged.sequence` are numbers of these events.
         self._unsent = UnsentEvents(changed=not writer.verbatim or earlier is not None)
-        # The counts that the server gave for this reply, and what the first of its chunks says of all of them.
+        # The server's token counts for this reply, and the members that all its chunks share.
         self._usage: JsonObject = {}
         self._envelope: JsonObject = {}
         self._content = ReplyContent()
@@ -194,51 +190,51 @@ class StreamReply:
 
     @property
     def held(self) -> bool:
-        """True while text waits that may become a call."""
+        """True while text is held that may become a call."""
         return self._state in (_READING, State.BROKEN_OFF) and self._engine.held
 
     @property
     def done(self) -> bool:
-        """True once the upstream said `[DONE]`, unless the reply cannot go on."""
+        """True once the upstream has sent `[DONE]`, unless the reply has failed."""
         return self._all_came and self._state not in (State.BROKEN_OFF, State.FAILED)
 
     @property
     def swallowed(self) -> bool:
-        """True for a finished reply that used tokens and said nothing: the server's parser may have eaten a call."""
+        """True for a finished reply that used tokens but has no content: the server may have swallowed a call."""
         return self.done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
 
     @property
     def withheld(self) -> bool:
-        """True if the end of the reply is kept back."""
+        """True if the end of the reply is withheld because another try may follow."""
         return self.silence in self._keep_back
 
     @property
     def handover(self) -> EarlierTry:
-        """Return what the next try must know of this one."""
+        """The facts that the next try needs."""
         if not self.started:
             return EarlierTry(self._usage)
         return EarlierTry(self._usage, self._envelope, thought=self.silence is Why.THOUGHT)
 
     @property
     def unread(self) -> bool:
-        """True while events wait that have come: `receive` was told that it is enough."""
+        """True while events that have arrived are unread because `is_enough` stopped `receive`."""
         return bool(self._events)
 
     @property
     def ends_long(self) -> bool:
-        """True if to end the reply may take milliseconds: something large would be read once more."""
+        """True if ending the reply may take milliseconds because much text is read again."""
         if self._state is _PASSING:
             return False
         return self._size > LONG
 
     @property
     def _size(self) -> int:
-        """The bytes that may be read once more: the engine's, and those that it is not told of yet."""
+        """The number of bytes that may be read again, in the engine and in the lane of a held call."""
         lane = self._lane
         return self._engine.size + (lane.room - self._room if lane is not None and lane.held is not None else 0)
 
     def takes_long(self, data: bytes) -> bool:
-        """True if to receive these bytes may take milliseconds, and cannot be cut between two events."""
+        """Return whether receiving these bytes may take milliseconds that cannot be split between two events."""
         if self._state is _PASSING:
             return False
         if self._decoder.waiting > LONG:
@@ -250,8 +246,10 @@ class StreamReply:
         return self._engine.held or _ENDS_A_CALL.search(data) is not None
 
     def open_lane(self) -> bool:
-        """True if events that say nothing but text may pass now (`pass_by`): nothing waits, and nothing of theirs would
-        be changed; or they go on a string of a call in the text, and nothing of theirs can leave.
+        """Open the lane for `pass_by` if possible, and return whether it is open.
+
+        It opens in two cases: plain text would be forwarded unchanged and no text is held, or events only continue a
+        string in a held call and nothing can be sent.
         """
         if self._lane is None or self._lane.held is None:
             self._leave_lane()
@@ -274,13 +272,16 @@ class StreamReply:
 
     @property
     def _is_between_events(self) -> bool:
-        """True between two events of a reply that goes on."""
+        """True between two events of a reply that is being read."""
         if self._state is not _READING or self._all_came or self._events:
             return False
         return self._decoder.between_events
 
     def pass_by(self, body: bytes) -> bytes | None:
-        """Take the next bytes of the body, if the lane can; return what the client gets: b"" where a call is held."""
+        """Pass the next bytes of the body through the lane.
+
+        Return the bytes for the client (b"" while a call is held), or None if the lane cannot take the bytes.
+        """
         lane = self._lane
         if lane is not None and lane.held is None and self._passed_size > MAX_PASSED:
             lane = self._lane if self.open_lane() else None
@@ -302,12 +303,15 @@ class StreamReply:
         return leaving
 
     def _takes(self, body: bytes) -> bool:
-        """Take the next bytes of the body if they only continue a call that is held; return whether they do."""
+        """Take the next bytes of the body if they only continue a held call; return whether they do."""
         lane = self._lane
         return lane is not None and lane.held is not None and self.pass_by(body) is not None
 
     def _leave_lane(self) -> bytes:
-        """Tell the engine what took the lane; return what leaves of a call that was held, as a rule nothing."""
+        """Close the lane and feed the engine the texts that passed it.
+
+        Return the bytes released from a held call, usually none.
+        """
         lane, self._lane, texts, self._passed = self._lane, None, self._passed, []
         teller, self._teller, self._passed_size = self._teller, None, 0
         if lane is None or not texts or self._state is _PASSING:
@@ -315,7 +319,7 @@ class StreamReply:
         if lane.held is not None:
             chunks: list[tuple[str, Chunk]] = []
             for text in texts:
-                # What else the chunk says is nothing: only its bytes are another one's.
+                # These chunks differ only in their text, so the body of the learned one serves for all.
                 raw = lane.template.before + text + lane.template.after
                 chunks.append((unescaped(text), Chunk(lane.held.body, raw, self._unsent.keep(raw))))
             self._writer.observe_chunk(lane.held)
@@ -328,8 +332,10 @@ class StreamReply:
         return self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:
-        """Bytes of the upstream's body to bytes for the client. After each event it is asked whether that is enough for
-        now; then the others are `unread`, and b"" goes on with them.
+        """Convert bytes of the upstream's body to bytes for the client.
+
+        `is_enough` is called after each event. If it returns True, the remaining events are `unread`; call again with
+        b"" to continue with them.
         """
         if self._lane is not None:
             if self._is_between_events and self._takes(data):
@@ -348,13 +354,13 @@ class StreamReply:
                 written.append(self._event(self._events.pop()))
                 if is_enough():
                     break
-        except Exception as error:  # a defect of the writer; what was written before it is not lost
+        except Exception as error:  # a defect of the writer; keep what was written before
             self._on_crash(error)
             self._break_off(InternalError("the proxy failed while it wrote the reply; its log says why"))
         return b"".join(written)
 
     def finish(self) -> bytes:
-        """The upstream's body ended properly."""
+        """Take the proper end of the upstream's body and return the end of the reply, unless it is withheld."""
         written = self._leave_lane() + self._rest()
         if self.failure is not None:
             return written
@@ -365,7 +371,7 @@ class StreamReply:
         return written + self._end()
 
     def _rest(self) -> bytes:
-        """What the end of the upstream's body makes of its last bytes."""
+        """Return the client's bytes for an event that the end of the body completes."""
         try:
             return b"".join(self._event(event, last=True) for event in self._decoder.finish())
         except ProxyError as error:
@@ -373,17 +379,17 @@ class StreamReply:
             return b""
 
     def end_after_all(self) -> bytes:
-        """The end that was kept back: there is no other reply."""
+        """Return the withheld end, because no other try replaced this reply."""
         return self._written(self._ending) + self._end()
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
-        """The end with a call in the place of the broken one, whose end was kept back."""
+        """Return the withheld end, with `call` in place of the broken call."""
         broken = self._engine.broken_call
-        assert broken is not None, "for that it was kept back"
+        assert broken is not None, "only a broken call is replaced"
         return self._written(events_instead(broken, call, usage)) + self._end()
 
     def _end(self) -> bytes:
-        """The end of a reply. One that went on as the upstream's own bytes ends as the upstream ended it."""
+        """Return the end of the reply. A reply in PASSING ends the way the upstream ended it."""
         if self._state is State.FAILED or (self._state is _PASSING and not self._all_came):
             return b""
         try:
@@ -393,7 +399,7 @@ class StreamReply:
             return b""
 
     def _last_events(self) -> tuple[Event, ...]:
-        """The engine's last events, without those that are kept back."""
+        """Return the engine's last events, without the withheld ones."""
         events = tuple(self._guarded(lambda: self._engine.finish(done=self.done)))
         self._content.observe(events)
         if self._state is _READING:
@@ -405,10 +411,12 @@ class StreamReply:
         return events
 
     def _without_end(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
-        """The last events that leave now: those before the end. Reasoning that the text leaves open is closed, as
-        a text is to follow; behind a broken call nothing but a call does, or the end that is kept.
+        """Keep the end in `_ending` and return the events before it.
+
+        Reasoning that is still open in the text is closed, because another try's text may follow. After a broken call
+        only a call or the withheld end follows.
         """
-        # Where the engine failed there is no end.
+        # If the engine failed, there is no end.
         at = next((number for number, event in enumerate(events) if is_end(event)), len(events))
         self._ending = events[at:]
         if self.silence is Why.BROKEN:
@@ -418,19 +426,19 @@ class StreamReply:
         return events[:at]
 
     def release(self) -> bytes:
-        """Let go what is held: it took too long."""
+        """Release held text because it was held for too long."""
         return self._leave_lane() + self._written(self._guarded(self._engine.release))
 
     def heartbeat(self) -> bytes:
-        """A sign of life."""
+        """Return a heartbeat in the client's dialect."""
         return self._writer.heartbeat()
 
     def fail(self, error: ProxyError) -> bytes:
-        """The end of a stream that cannot be finished: what is held goes first, as text."""
+        """Return the end of a failed stream: held text, then the error."""
         return self.let_go() + self._writer.error(error)
 
     def let_go(self) -> bytes:
-        """What is held of a stream that cannot go on, as text; the engine is not asked a second time."""
+        """Release held text of a stream that cannot continue. The engine is not used afterwards."""
         if self._state not in (_READING, State.BROKEN_OFF):
             return b""
         held = self.release()
@@ -438,7 +446,7 @@ class StreamReply:
         return held
 
     def _event(self, event: sse.ServerSentEvent, *, last: bool = False) -> bytes:
-        """One upstream event; the `last` one lacked its blank line, so it may be cut."""
+        """Return the client's bytes for one event. The `last` event lacked its blank line, so it may be cut."""
         if self._state is not _READING or self._all_came:
             return event.raw if self._state is _PASSING and not self._all_came else b""
         if self._lane is not None:
@@ -460,7 +468,7 @@ class StreamReply:
         return self._parsed(event, event.data, last=last)
 
     def _parsed(self, event: sse.ServerSentEvent, data: bytes, *, last: bool) -> bytes:
-        """Take an event that cannot leave without being parsed."""
+        """Return the client's bytes for an event that must be parsed."""
         try:
             body, raw = _read_event(event, data, last=last)
         except UpstreamBroken as error:
@@ -469,29 +477,27 @@ class StreamReply:
         sequence = self._unsent.keep(raw)
         if not body:
             return self._written((Unchanged(raw, (), sequence),))
-        self._look(body)
+        self._usage = as_object(body.get("usage")) or self._usage
+        self._envelope = self._envelope or envelope_of(body)
+        if not self._content.answered:
+            self._content.observe_body(body)
         chunk = Chunk(body, raw, sequence)
         if self._earlier is not None:
             chunk = self._earlier.joined_chunk(chunk)
         self._writer.observe_chunk(chunk)
         written = self._written(self._guarded(lambda: self._engine.feed(chunk)))
         if not written and self._earlier is None and self._state is _READING:
-            # Events may only continue a call that is held: then nothing of them can leave.
+            # If the next events only continue a held call, they can wait in the lane unparsed.
             lane = self._engine.held_lane()
             if lane is not None:
                 self._lane, self._room = lane, lane.room
         return written
 
-    def _look(self, body: JsonObject) -> None:
-        """Keep what the end of the reply, and one that follows it, have to know."""
-        self._usage = as_object(body.get("usage")) or self._usage
-        self._envelope = self._envelope or envelope_of(body)
-        if not self._content.answered:
-            self._content.observe_body(body)
-
     def _guarded(self, step: Callable[[], Iterable[Event]]) -> Iterable[Event]:
-        """The events of an engine step. If it raises what it never should, the reply goes on as the upstream's own
-        bytes from the first event not yet sent, if nothing of it was changed so far (contract C6).
+        """Return the events of an engine step.
+
+        If the engine crashes and nothing has been changed so far, the reply continues verbatim from the first unsent
+        event (contract C6).
         """
         try:
             return step()
@@ -501,7 +507,7 @@ class StreamReply:
             return self._crash(error)
 
     def _crash(self, error: Exception) -> Iterable[Event]:
-        """The events that follow an exception which the engine should never raise."""
+        """Report a defect of the engine and return the unsent events verbatim, or a failure if some were changed."""
         self._on_crash(error)
         if self._unsent.changed:
             return (Failed(InternalError("the proxy failed while it read the reply; its log says why")),)
@@ -539,13 +545,13 @@ class StreamReply:
         return b"".join(map(self._writer.write, self._earlier.unsaid(event)))
 
     def _fail(self, error: ProxyError) -> None:
-        """The reply cannot go on."""
+        """End the reply with an error."""
         self.failure = _detached(error)
         self._events.clear()
         self._state = State.FAILED
 
     def _break_off(self, error: ProxyError) -> None:
-        """Nothing more can be read, or written, of what comes; what the engine holds is not lost."""
+        """Stop reading events because of an error. Text that the engine holds can still be released."""
         self.failure = _detached(error)
         self._events.clear()
         self._state = State.FAILED if self._state is _PASSING or self._state is State.FAILED else State.BROKEN_OFF

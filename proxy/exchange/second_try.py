@@ -1,8 +1,7 @@
-"""What makes a reply worth another try, and one reply out of two (F63, F72).
+"""Whether a reply needs another try, and how two tries are joined into one reply (F63, F72).
 
-The client reads one envelope, one usage, and reasoning once. A call that cannot be read is asked for again
-(`broken_calls`): every server that guides its decoding does so where a tool is forced. Its call takes the place of the
-broken one.
+The joined reply has one envelope, one usage, and reasoning once. For an unreadable call, the second try forces the tool
+(`broken_calls`), so that servers with guided decoding follow its schema. The new call replaces the broken one.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why
 from proxy.notations.front import TextPart, ThoughtReader, holds_no_mark
 
-# What a message may say beside its text, its reasoning and its calls.
+# Message fields with content other than text, reasoning and calls.
 _OTHER_WORDS = ("refusal", "audio", "images")
-# Where servers say which of the client's stop sequences ended the reply: vLLM, SGLang. A number is a token.
+# Fields in which vLLM and SGLang report the stop sequence that ended the reply. A number is a token id.
 _MATCHED = ("stop_reason", "matched_stop")
-# Characters of a text that are read at a time: of a long one the first few tell that it is an answer.
+# The number of characters to read at a time: the start of a long text shows that it is an answer.
 _PIECE = 256
 
 
 class ContentLevel(IntEnum):
-    """The level of a reply's content; blanks and thoughts are no answer."""
+    """The level of a reply's content. Only ANSWER counts as an answer."""
 
     NOTHING = 0
     BLANK = 1
@@ -53,28 +52,29 @@ class ContentLevel(IntEnum):
 
 
 class ReplyContent:
-    """Reads the content level of a reply from its events. Reasoning that a server left in the text (`<think>…</think>`)
-    is none the less thought.
+    """Determines the content level of a reply from its events.
+
+    Reasoning that a server left in the text (`<think>…</think>`) counts as THOUGHT.
     """
 
     __slots__ = ("_blanks", "_choice", "_finish", "_has_several", "_thoughts", "answered", "level", "open_thought")
 
     def __init__(self) -> None:
-        # Made when there is a text to read.
+        # Created for the first text that needs it.
         self._thoughts: ThoughtReader | None = None
-        # The choice that has said something, and whether another one has, too.
+        # The first choice with events, and whether another choice has events, too.
         self._choice: int | None = None
         self._has_several = False
         self._blanks = 0
         self._finish: Finished | None = None
         self.level = ContentLevel.NOTHING
-        # There is an answer: then nothing more has to be listened to.
+        # There is an answer, so no further events need to be observed.
         self.answered = False
-        # What would end the reasoning that the reply's text leaves open, `</think>`; known at its end.
+        # The tag that closes reasoning left open in the text (`</think>`), set at the end of the reply.
         self.open_thought = ""
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Listen to what the engine says."""
+        """Observe the next events of the engine."""
         for event in events:
             if isinstance(event, Unchanged):
                 self.observe(event.events)
@@ -82,18 +82,18 @@ class ReplyContent:
                 self._observe(event)
 
     def observe_body(self, body: JsonObject) -> None:
-        """Look at a chunk, or a whole answer, for what is no event of the engine's."""
+        """Observe the content of a chunk or a whole answer for which the engine has no event."""
         for entry in objects_in(body.get("choices")):
             delta = as_object(entry.get("delta") or entry.get("message"))
             if any(delta.get(name) for name in _OTHER_WORDS):
                 self._raise(ContentLevel.ANSWER)
 
     def why_again(self, tokens: int, broken: Text | None = None, *, in_thought: bool = False) -> Why | None:
-        """Return why the reply, which has ended, is worth another try, or None.
+        """Return why a reply that has ended needs another try, or None.
 
-        `tokens` is the number of tokens that the model used, `broken` the unreadable call with which the reply ended,
-        and `in_thought` says that it ended in reasoning that the engine separated from the text. Reasoning that is
-        never closed may contain the answer, so it is sent once.
+        `tokens` is the number of completion tokens, and `broken` the unreadable call at the end of the reply.
+        `in_thought`: the reply ended in reasoning that the engine separated from the text. Unclosed reasoning may
+        contain the answer, so it is no reason for another try.
         """
         if broken is not None:
             return Why.BROKEN if self.ended_by_itself() else None
@@ -104,20 +104,21 @@ class ReplyContent:
         return Why.SWALLOWED if self.used_without_a_word(tokens) else Why.EMPTY
 
     def used_without_a_word(self, tokens: int) -> bool:
-        """True if more tokens were used than what was said can have taken: at most one for each blank, and the end's.
-        A parser may have swallowed a call.
+        """Return whether a reply without content used more tokens than its blanks and its end can explain.
+
+        The server's parser may have swallowed a call.
         """
         return self.level <= ContentLevel.BLANK and tokens > self._blanks + 1
 
     def ended_without_answer(self) -> bool:
-        """True for a reply of one choice that ended by itself, by no stop sequence, and holds no answer."""
+        """Return whether the reply ended by itself (see `ended_by_itself`) and has no answer."""
         if self._thoughts is not None:
             self.open_thought = self._thoughts.closer
             self._read(self._thoughts.finish())
         return not self.answered and self.ended_by_itself()
 
     def ended_by_itself(self) -> bool:
-        """True for a reply of one choice that ended by itself, by no stop sequence, and calls nothing."""
+        """Return whether the model ended the reply: one choice, finish reason `stop`, no stop sequence."""
         if self._finish is None or self._has_several:
             return False
         return self._finish.reason == "stop" and not _was_stopped(self._finish)
@@ -147,7 +148,7 @@ class ReplyContent:
         for at in range(0, len(text), _PIECE):
             piece = text[at : at + _PIECE]
             if self._thoughts is None and piece.strip() and holds_no_mark(piece):
-                # Nearly every reply begins with words that cannot be a thought: nothing has to be made to read them.
+                # Nearly every reply starts with text that cannot begin reasoning, so no reader is needed.
                 self._raise(ContentLevel.ANSWER)
             if self.answered:
                 return
@@ -166,7 +167,7 @@ class ReplyContent:
 
 
 def _was_stopped(finish: Finished) -> bool:
-    """True if the server says that one of the client's stop sequences ended the reply."""
+    """Return whether the server reports that a stop sequence of the client ended the reply."""
     if finish.source is None:
         return False
     entries = objects_in(finish.source.body.get("choices"))
@@ -175,9 +176,10 @@ def _was_stopped(finish: Finished) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """The facts of the first reply for the second one: its token counts, and, if something of it has left, the
-    `envelope` of its chunks (id, time, model), for both are one reply. `thought`: its reasoning has been sent, so that
-    of the second one is not, as it may be the same.
+    """The facts of an earlier try that the next one needs.
+
+    `usage` are its token counts. `envelope` (id, time, model) is set if any of its chunks were sent, because the chunks
+    of both tries form one reply. `thought`: its reasoning was sent, so the reasoning of the next try is dropped.
     """
 
     usage: JsonObject = field(default_factory=dict)
@@ -186,12 +188,12 @@ class EarlierTry:
 
     @property
     def tokens(self) -> int:
-        """The tokens that the model used, as far as the server says it."""
+        """The number of completion tokens, or 0 if the server does not report it."""
         used = self.usage.get("completion_tokens")
         return used if isinstance(used, int) else 0
 
     def joined(self, body: JsonObject) -> JsonObject | None:
-        """A chunk, or the whole, of the second reply as one of the one reply; None where it stays as it is."""
+        """Return a chunk or answer of the second try as part of the joined reply, or None if it needs no change."""
         changed: JsonObject = {**body, **{key: value for key, value in self.envelope.items() if key in body}}
         if isinstance(body.get("usage"), dict):
             changed["usage"] = summed(self.usage, as_object(body["usage"]))
@@ -200,7 +202,7 @@ class EarlierTry:
         return None if changed == body else changed
 
     def unsaid(self, event: Event) -> tuple[Event, ...]:
-        """Return the event of the second reply, without reasoning if the client has received some already."""
+        """Return the event of the second try, without reasoning if the client has already received some."""
         if not self.thought:
             return (event,)
         if isinstance(event, Reasoning):
@@ -210,7 +212,7 @@ class EarlierTry:
         return (event,)
 
     def joined_chunk(self, chunk: Chunk) -> Chunk:
-        """A chunk of the second reply as one of the one reply."""
+        """Return a chunk of the second try as part of the joined reply."""
         body = self.joined(chunk.body)
         if body is None:
             return chunk
@@ -218,12 +220,12 @@ class EarlierTry:
 
 
 def envelope_of(body: JsonObject) -> JsonObject:
-    """The members that all chunks of a reply have alike."""
+    """Return the members that all chunks of a reply share."""
     return {key: body[key] for key in ("id", "created", "model", "system_fingerprint") if key in body}
 
 
 def _without_role(entry: JsonObject) -> JsonObject:
-    """An entry of a chunk whose role the client knows already."""
+    """Return an entry of `choices` without the role, which the client already knows."""
     delta = as_object(entry.get("delta"))
     if "role" not in delta:
         return entry
@@ -231,7 +233,7 @@ def _without_role(entry: JsonObject) -> JsonObject:
 
 
 def summed(one: Mapping[str, Json], other: Mapping[str, Json]) -> JsonObject:
-    """Token counts of two tries: the sum of each number, also of those inside."""
+    """Return the sums of the token counts of two tries, including nested counts."""
     total: JsonObject = {**one, **other}
     for key in one.keys() & other.keys():
         total[key] = _sum(one[key], other[key])
@@ -247,8 +249,9 @@ def _sum(one: Json, other: Json) -> Json:
 
 
 def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
-    """The call of the second answer, of which the engine takes one; UpstreamBroken if it has another one, or none, or
-    was cut off: half a call is not what the model meant (contract C4).
+    """Return the call in the second answer.
+
+    Raises UpstreamBroken if the answer does not contain exactly one call of `tool`, or was cut off (contract C4).
     """
     if any(was_cut(as_text(entry.get("finish_reason")) or None) for entry in objects_in(answer.get("choices"))):
         raise UpstreamBroken("the model server was made to call a tool, and was cut off")
@@ -260,7 +263,7 @@ def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
 
 
 def events_instead(broken: Text, call: Call, usage: JsonObject) -> tuple[Event, ...]:
-    """The end of a stream with the call in the place of the broken one."""
+    """Return the events that end a stream with `call` in place of the broken call."""
     choice = broken.choice
     events = (
         CallOpened(choice, 0, call.id, call.name),
@@ -272,7 +275,7 @@ def events_instead(broken: Text, call: Call, usage: JsonObject) -> tuple[Event, 
 
 
 def answer_instead(answer: JsonObject, broken: Text, call: Call, usage: JsonObject) -> JsonObject:
-    """A whole answer with the call in the place of the broken one."""
+    """Return a whole answer with `call` in place of the broken call."""
     [entry, *_] = objects_in(answer.get("choices"))
     message = as_object(entry.get("message"))
     content = message.get("content")

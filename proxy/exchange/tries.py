@@ -1,8 +1,8 @@
 """The tries of one chat request.
 
-The status 200 is delayed until the model server has said something or the first heartbeat is due: an error before that
-is raised and becomes a real status; a later one ends the stream with the dialect's error event. However the generator
-ends, it closes the upstream, so that the model server stops generating.
+The status 200 is delayed until the model server has sent content or the first heartbeat is due. An error before that is
+raised and becomes an HTTP error status. A later error ends the stream with the dialect's error event. The generator
+always closes the upstream connection, so that the model server stops generating.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.exchange.plan import Ended, Plan, next_plan
 
 
 def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
-    """Yield the bytes of the reply, `b""` where there are none now; a whole reply in one piece.
+    """Yield the bytes of the reply. Yield b"" if there are none yet. A whole reply is one piece.
 
     Raises a ProxyError only before the first bytes.
     """
@@ -49,7 +49,7 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
                 return
             yield from attempt.before_it_is_stored()
             if earlier is not None and not attempt.begun:
-                # Nothing of this try has been sent: the reply before is the answer.
+                # Nothing from this try has been sent, so the earlier reply is the answer.
                 told = earlier
                 if not isinstance(failure, ProxyError):
                     log_crash(failure)
@@ -62,14 +62,14 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             return
         finally:
             told.note()
-            # The traceback refers to this frame.
+            # Break the reference cycle: the error's traceback refers to this frame.
             failure = None
 
 
 def _next_try(
     exchange: Exchange, plan: Plan, attempt: Attempt, failure: Exception | None
 ) -> Generator[bytes, None, Plan | None]:
-    """Return the plan of another try, or None. The server may be asked what it is, so this may block."""
+    """Return the plan of another try, or None. Yields to move to a thread if the decision may block."""
     if failure is None:
         why, broken = attempt.silence, attempt.broken
         ended = Ended(None, why, "" if broken is None else broken.broken, attempt.calls, attempt.withheld)
@@ -93,9 +93,9 @@ def _next_try(
 
 
 def _error_event(exchange: Exchange, attempt: Attempt, failure: Exception, said: Said) -> bytes | None:
-    """Return the end of a reply that cannot be finished, or None if the error can become a status.
+    """Return the end of a failed reply, or None if the error can become an HTTP status.
 
-    Then the caller raises it, and the web layer masks secrets in it and records the outcome.
+    For None, the caller raises the error; the web layer masks its secrets and records the outcome.
     """
     if isinstance(failure, ProxyError):
         attempt.let_go()

@@ -1,7 +1,7 @@
-"""A whole answer as the engine says it, in the client's dialect; and the one that ends a loop (A1).
+"""Whole answers in the client's dialect, and the answer that ends a tool-call loop (A1).
 
-The loop guard of the OpenClaw proxy's users counts the tool results of the whole history, so it is off unless
-`max_tool_calls` is set. Its answer comes in the client's own mode: as a stream if it asked for one.
+The loop guard `max_tool_calls` counts the tool results of the whole history, as the OpenClaw proxy does. It is off by
+default. Its answer is a stream if the client asked for one.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Listener(Protocol):
     """An observer of a reply's events."""
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Listen to what the engine says."""
+        """Observe the next events of the engine."""
 
 
 def unrepaired() -> Engine:
-    """An engine that only says what the server says, for dialects in which thoughts stand apart."""
+    """Return an engine that repairs nothing, for dialects with a separate field for reasoning."""
     return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
 
 
 def _read(
     answer: JsonObject, engine: Engine, count: Callable[[str], int], listeners: Iterable[Listener]
 ) -> tuple[JsonObject, tuple[Event, ...]]:
-    """Return a whole answer, whose usage includes the `count` of the reasoning that was in its text, and its events."""
+    """Return a whole answer and its events. Its usage includes the tokens of reasoning separated from the text."""
     usage = as_object(answer.get("usage"))
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     events = (*engine.feed(chunk), *engine.finish(done=True))
@@ -47,7 +47,7 @@ def _read(
 
 
 def count_nothing(thoughts: str) -> int:
-    """Count no tokens."""
+    """Return 0: the number of tokens is unknown."""
     return 0
 
 
@@ -59,9 +59,9 @@ def answer_as_answer(
     *listeners: Listener,
     count: Callable[[str], int] = count_nothing,
 ) -> bytes:
-    """A whole answer as the engine says it, in the client's dialect; the `listeners` have its events.
+    """Return a whole answer in the client's dialect, and pass its events to `listeners`.
 
-    Raises the error of a `Failed`.
+    Raises the error of a `Failed` event.
     """
     counted, events = _read(answer, engine, count, listeners)
     return dialect.complete_answer(body if counted is answer else dump_json(counted), counted, events)
@@ -74,9 +74,9 @@ def answer_as_stream(
     *listeners: Listener,
     count: Callable[[str], int] = count_nothing,
 ) -> bytes:
-    """A whole answer as the stream that a client wants; the `listeners` have its events.
+    """Return a whole answer as a stream, and pass its events to `listeners`.
 
-    Raises the error of a `Failed`.
+    Raises the error of a `Failed` event.
     """
     answer, events = _read(answer, engine, count, listeners)
     writer.observe_chunk(Chunk(answer, b"", streamed=False))
@@ -92,8 +92,10 @@ def answer_as_stream(
 def limit_answer(
     request: ChatRequest, limit: int, repeat: tuple[str, int] = ("", 0), most: int = 0
 ) -> JsonObject | None:
-    """The whole answer that ends the conversation, or None if it may go on: more than the `limit` of results, or a call
-    (its tool's name, and how often it was made with this result) that repeats too often. 0 is off.
+    """Return the answer that ends a tool-call loop, or None if the conversation may continue.
+
+    A loop has `limit` or more tool results, or a call that was repeated `most` or more times. `repeat` is the tool's
+    name and the number of repetitions. A limit of 0 is off.
     """
     text = _too_many(request, limit) or _too_often(repeat, most)
     if not text:
@@ -123,7 +125,7 @@ def _too_many(request: ChatRequest, limit: int) -> str:
 
 
 def _too_often(repeat: tuple[str, int], most: int) -> str:
-    """The error message for a call that repeats (F92)."""
+    """Return the message for a call that repeats too often, or "" (F92)."""
     name, count = repeat
     if not most or count < most:
         return ""
@@ -131,7 +133,7 @@ def _too_often(repeat: tuple[str, int], most: int) -> str:
 
 
 def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:
-    """The guard's answer in the client's dialect, as the stream that it asked for, or whole."""
+    """Return the loop guard's answer in the client's dialect, streamed or whole."""
     if stream:
         return answer_as_stream(answer, unrepaired(), dialect.writer(expand=True))
     return answer_as_answer(dump_json(answer), answer, unrepaired(), dialect)

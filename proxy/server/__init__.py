@@ -1,1 +1,1 @@
-"""gunicorn's worker, the pump and the log queue. Imports no other package of the proxy."""
+"""gunicorn's worker, the pump and the log queue. This package imports no other package of the proxy."""

@@ -1,4 +1,4 @@
-"""A heap of deadlines whose entries move only when they come up."""
+"""A heap of deadlines. Entries move only when they reach the top."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from itertools import count
 from typing import Any
 
 NEVER = float("inf")
-# Stale entries in the heap before it is rebuilt.
+# The number of stale entries that are always tolerated before the heap is rebuilt.
 _SLACK = 256
 
 
 class DeadlineHeap:
-    """Things and their deadlines, all of one clock.
+    """Deadlines of any hashable things.
 
-    A stream's heartbeat moves with every byte that is written, mostly to a later moment. That only changes a dict: the
-    entry stays where it is, and is put back with the later moment when it comes up.
+    A stream's heartbeat moves with every write, usually to a later moment. That only changes a dict. When the old entry
+    reaches the top of the heap, it is pushed again with the later moment.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Any]] = []
         self._due: dict[Hashable, float] = {}
-        # The moment of each thing's current entry; its others are stale.
+        # The moment of each thing's current entry. Its other entries are stale.
         self._entered: dict[Hashable, float] = {}
         self._order = count()
 
@@ -48,7 +48,7 @@ class DeadlineHeap:
         return self._heap[0][0] if self._heap else NEVER
 
     def take(self, now: float) -> list[Any]:
-        """Remove and return what is due now, the earliest first."""
+        """Remove and return the things that are due, earliest first."""
         due_now: list[Any] = []
         while self._heap and self._heap[0][0] <= now:
             moment, _, thing = heappop(self._heap)

@@ -1,4 +1,4 @@
-"""Log queue: a thread writes the lines, so no request waits for them; lines are dropped if the queue is full."""
+"""Log queue: a thread writes the log, so that requests never wait for it. If the queue is full, lines are dropped."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-# Lines that may wait in one process.
+# The maximum number of queued lines in one process.
 MAX_LINES = 1000
-# Seconds that a process waits at its end for the remaining lines.
+# Seconds that an ending process waits for the remaining lines.
 END_SECONDS = 1.0
 
 
 class LogQueue(QueueHandler):
-    """Hands formatted records to a thread that writes them to a descriptor, standard error.
+    """Passes formatted records to a thread that writes them to a descriptor (default: standard error).
 
-    `lost` counts the records that were dropped in this process because the queue was full; the next record that fits
-    is preceded by a line that reports them. A forked process has a queue and a thread of its own.
+    `lost` counts the records of this process that were dropped because the queue was full. A line that reports them
+    precedes the next record. A forked process has its own queue and thread.
     """
 
     def __init__(self, descriptor: int = 2) -> None:
         super().__init__(queue.Queue(MAX_LINES))
         self._descriptor = descriptor
-        # The thread that writes takes no lock that a forked process needs.
+        # Forking is safe: the writing thread holds no lock that a forked process needs.
         warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
         self._begin()
         os.register_at_fork(after_in_child=self._begin)
@@ -46,11 +46,11 @@ class LogQueue(QueueHandler):
         self._is_started = False
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Queue a record, or drop it. Starts the thread with the first one."""
+        """Queue a record, or drop it if the queue is full. The first record starts the thread."""
         if not self._is_started:
             self._is_started = True
             threading.Thread(target=self._write, args=(self._lines,), name="log", daemon=True).start()
-        # After a loss, records are dropped until half of the queue is free: one gap is reported, not many.
+        # After a loss, drop records until half of the queue is free, so that one gap is reported and not many.
         if self.lost > self._reported and self._lines.qsize() <= MAX_LINES // 2:
             words = "%d lines of the log were lost because they were not read"
             lost = logging.LogRecord("proxy", logging.WARNING, "", 0, words, (self.lost,), None)
@@ -64,7 +64,7 @@ class LogQueue(QueueHandler):
             self.lost += 1
 
     def _write(self, lines: queue.Queue[logging.LogRecord]) -> None:
-        # Not by a handler or sys.stderr: the end of the process would wait for their locks.
+        # A handler or sys.stderr would hold a lock, and the process would wait for it at its end.
         while True:
             data = f"{lines.get().getMessage()}\n".encode("utf-8", "backslashreplace")
             with contextlib.suppress(OSError):
@@ -79,7 +79,7 @@ class LogQueue(QueueHandler):
 
 
 class QueuedLogger(Logger):
-    """gunicorn's logger, which writes through a queue if standard error may block."""
+    """gunicorn's logger. It writes through a queue if standard error may block."""
 
     _queue: LogQueue | None = None
 

@@ -1,21 +1,21 @@
 """The pump: one thread per worker that drives all of its streams.
 
-It waits in one epoll for the upstream and client sockets of all streams, and for the earliest deadline, so a stream
-uses no thread. The body of a response is still a WSGI iterator of bytes. It yields `b""` where it has nothing now, and
-its wait object (upstream/answer_wait.py) says what it waits for:
+One epoll waits for the upstream and client sockets of all streams and for the earliest deadline, so a stream uses no
+thread. The body of a response is a WSGI iterator of bytes. It yields `b""` if it has nothing to send now. Its wait
+object (upstream/answer_wait.py) describes what it waits for:
 
-    wait.drive()       called once: the body may not block from now on
-    wait.let_go()      called once: the body may block again, on a thread of its own
-    wait.parked        the body has nothing until `wait.descriptor` is readable or `wait.deadline` has passed
+    wait.drive()       called once: the body must not block from now on
+    wait.let_go()      called once: the body may block again, on its own thread
+    wait.parked        the body waits until `wait.descriptor` is readable or `wait.deadline` has passed
     wait.blocks        the next step of the body may block
     wait.computes      the next step of the body may compute for long
     wait.pass_by()     called when the upstream of a parked body is readable: returns the bytes to forward without a
                        step, b"" if there are none, None if a step is needed
-    wait.readable(), wait.client_left(), wait.worker_ends()      called before the step that follows
+    wait.readable(), wait.client_left(), wait.worker_ends()      report an event before the next step
 
-The pump's thread never blocks: steps that may block, and the closing of a response (log, audit, capture), run on other
-threads. Steps that compute for long run on one thread, one after the other. While there are streams, the interpreter
-switches threads after SWITCH_SECONDS, so the pump never waits long for a thread that computes.
+The pump's thread never blocks. Steps that may block run on other threads, and so does closing a response (log, audit,
+capture). Steps that compute for long share one thread. While there are streams, the interpreter switches threads after
+SWITCH_SECONDS, so the pump never waits long for a thread that computes.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from typing import Any
 from .deadline_heap import DeadlineHeap
 from .pumped_stream import NONE, PumpedStream, State
 
-# Steps of one stream before the others have their turn; a step takes at most some kilobytes (upstream/answer_wait.py).
+# Steps of one stream before other streams get their turn. A step reads a few kilobytes at most (answer_wait.TURN).
 STEPS = 2
 # Threads for steps that may block.
 HELPERS = 64
-# The interpreter's switch interval while there are streams, and CPython's own without them. With 0.1 ms, the pump waits
-# less for threads that compute (benchmarks/README.md); without streams, each switch would only cost cache misses.
+# The interpreter's switch interval with streams, and without (CPython's default). With 0.1 ms, the pump waits less for
+# threads that compute (benchmarks/README.md). Without streams, switches would only cost cache misses.
 SWITCH_SECONDS = 0.0001
 QUIET_SWITCH_SECONDS = 0.005
-# Seconds between two checks whether a client reads.
+# Seconds between two checks that a client is still reading.
 LOOK_SECONDS = 1.0
 
 _EVENTS = 1024
@@ -57,8 +57,8 @@ _LEFT = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 class Pump(threading.Thread):
     """Drives streams until it is stopped.
 
-    `drain` is an eventfd that becomes readable once the worker is about to end. If a defect ends the thread,
-    `on_death` is called; each stream then ends on a thread of its own with its API's error.
+    `drain` is an eventfd that becomes readable once the worker is about to end. If a defect ends the thread, `on_death`
+    is called, and each stream ends on its own thread with its API's error.
     """
 
     def __init__(self, log: Any, drain: int, on_death: Callable[[], object]) -> None:
@@ -74,16 +74,16 @@ class Pump(threading.Thread):
         self._by_descriptor: dict[int, PumpedStream] = {}
         self._streams: set[PumpedStream] = set()
         self._ready: deque[PumpedStream] = deque()
-        # Streams from other threads, each with the result of the step that ran there.
+        # Streams from other threads, each with the result of its step there.
         self._inbox: deque[tuple[PumpedStream, bytes | None]] = deque()
         self._is_draining = self._is_stopped = self._is_dead = False
-        # Protects `_is_dead`, so that no stream is handed in after the failing thread has emptied the inbox.
+        # Protects `_is_dead`, so that no stream enters the inbox after a failing pump has emptied it.
         self._lock = threading.Lock()
         self._epoll.register(self._wake, select.EPOLLIN)
         self._epoll.register(drain, select.EPOLLIN)
 
     def add(self, stream: PumpedStream) -> bool:
-        """Take over a stream. Return False if the pump is dead and the stream is still the caller's."""
+        """Take over a stream. Return False if the pump is dead; the caller then keeps the stream."""
         stream.wait.drive()
         if self._hand_in(stream, b""):
             return True
@@ -113,7 +113,7 @@ class Pump(threading.Thread):
             self._die()
 
     def _round(self) -> None:
-        """Wait for events, handle them, and let each ready stream make its steps."""
+        """Wait for events, handle them, and run the steps of each ready stream."""
         seconds = 0.0
         if not self._ready and not self._inbox:
             seconds = min(max(0.0, self._deadlines.first() - time.monotonic()), _LONGEST)
@@ -127,7 +127,7 @@ class Pump(threading.Thread):
                 self._on_client(stream, mask)
             else:
                 self._on_upstream(stream)
-        # After the events: a new stream may reuse the number of a descriptor whose events are stale.
+        # Take in new streams only now: one may reuse the number of a descriptor that had stale events above.
         self._take_in()
         for stream in self._deadlines.take(now):
             self._on_deadline(stream)
@@ -135,7 +135,7 @@ class Pump(threading.Thread):
             self._turn(self._ready.popleft())
 
     def _on_worker(self, descriptor: int) -> None:
-        """Handle the pump's own descriptors. Any other belonged to a stream that has ended."""
+        """Handle the pump's own descriptors. Any other descriptor belonged to a stream that has ended."""
         if descriptor == self._wake:
             os.eventfd_read(self._wake)
         elif descriptor == self._drain:
@@ -191,14 +191,14 @@ class Pump(threading.Thread):
         self._go_on(stream)
 
     def _go_on(self, stream: PumpedStream) -> None:
-        """Let a stream make steps until it has to wait, or others have their turn."""
+        """Run a stream's steps until it must wait or other streams get their turn."""
         for _ in range(STEPS):
             if not self._does(stream, self._step(stream)):
                 return
         self._queue(stream)
 
     def _step(self, stream: PumpedStream) -> bytes | None:
-        """Return the next part of the body, b"" if there is none now, None at its end."""
+        """Return the next part of the body, b"" if there is none yet, or None at the end."""
         try:
             data: bytes = next(stream.body)
         except StopIteration:
@@ -213,7 +213,7 @@ class Pump(threading.Thread):
         return data
 
     def _does(self, stream: PumpedStream, data: bytes | None) -> bool:
-        """Act on the result of a step. Return True if the next step may follow immediately."""
+        """Handle the result of a step. Return True if the next step may follow immediately."""
         if data:
             return self._write(stream, data)
         if data is None:
@@ -233,7 +233,7 @@ class Pump(threading.Thread):
         self._ready.append(stream)
 
     def _park(self, stream: PumpedStream) -> None:
-        """Wait for the stream's upstream, or its deadline."""
+        """Wait for the stream's upstream or its deadline."""
         wait = stream.wait
         if wait.descriptor != stream.upstream:
             self._forget_upstream(stream)
@@ -268,7 +268,7 @@ class Pump(threading.Thread):
             self._end(stream)
 
     def _end(self, stream: PumpedStream) -> None:
-        """Forget a stream; a thread closes its response."""
+        """Forget a stream, and close its response on a thread."""
         self._forget_upstream(stream)
         self._forget_client(stream)
         self._deadlines.discard(stream)
@@ -288,14 +288,14 @@ class Pump(threading.Thread):
     # The client.
 
     def _write(self, stream: PumpedStream, data: bytes) -> bool:
-        """Send a part to the client. Return True if all of it was taken, or the client is gone."""
+        """Send a part to the client. Return True if the client took all of it or is gone."""
         if stream.is_gone:
             return True
         stream.out.add(data)
         return self._flush(stream)
 
     def _flush(self, stream: PumpedStream) -> bool:
-        """Send what is pending. Return True if the client took all of it."""
+        """Send the pending bytes. Return True if the client took all of them."""
         out = stream.out
         try:
             while out:
@@ -309,7 +309,7 @@ class Pump(threading.Thread):
         return True
 
     def _await_client(self, stream: PumpedStream) -> None:
-        """Wait until the client reads; until then its upstream is not read."""
+        """Stop reading the upstream until the client reads."""
         self._forget_upstream(stream)
         self._epoll.modify(stream.client, select.EPOLLRDHUP | select.EPOLLOUT)
         if stream.state is not State.FINISHING:
@@ -330,19 +330,19 @@ class Pump(threading.Thread):
             self._turn(stream)
 
     def _leave(self, stream: PumpedStream) -> None:
-        """Handle a client that closed the connection, or its sending half."""
+        """Handle a client that closed the connection or its sending half."""
         self._forget_client(stream)
         stream.lose_client()
         stream.out.clear()
         if stream.state is State.FINISHING:
             self._end(stream)
-        elif stream.state is not State.ON_THREAD:  # `_take_in` handles that one
+        elif stream.state is not State.ON_THREAD:  # `_take_in` handles a stream on a thread
             stream.wait.client_left()
             if stream.state is not State.READY:
                 self._turn(stream)
 
     def _lose(self, stream: PumpedStream) -> None:
-        """End a stream to whose client nothing can be sent."""
+        """End a stream whose client cannot be reached."""
         stream.lose_client()
         self._end(stream)
 
@@ -356,7 +356,7 @@ class Pump(threading.Thread):
             else:
                 self._deadlines.set(stream, now + LOOK_SECONDS)
 
-    # Descriptors. epoll drops a closed one, and its number may already belong to another stream.
+    # Descriptors. epoll drops a closed descriptor, and its number may already belong to another stream.
 
     def _forget_upstream(self, stream: PumpedStream) -> None:
         self._forget(stream, stream.upstream)
@@ -378,7 +378,7 @@ class Pump(threading.Thread):
     # The end of the pump.
 
     def _die(self) -> None:
-        """End each stream on a thread of its own after a defect; the worker ends too."""
+        """After a defect, end each stream on its own thread, and end the worker."""
         with self._lock:
             self._is_dead = True
         left = {*self._streams, *(stream for stream, _ in self._inbox)}
@@ -391,7 +391,7 @@ class Pump(threading.Thread):
                 self._submit(self._helpers, self._run_alone, stream, data)
 
     def _run_alone(self, stream: PumpedStream, data: bytes | None) -> None:
-        """Run a stream to its end without the pump, blocking; its body learns that the worker ends."""
+        """Run a stream to its end without the pump, in blocking mode. Its body is told that the worker ends."""
         stream.wait.let_go()
         stream.wait.worker_ends()
         try:
@@ -414,7 +414,7 @@ class Pump(threading.Thread):
 
 
 def _unsent(sock: socket.socket) -> int:
-    """Return the bytes in the socket that the client has not taken; 0 if the socket does not say."""
+    """Return the number of sent bytes that the client has not taken, or 0 if it is unknown."""
     try:
         return int(struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, b"\0\0\0\0"))[0])
     except OSError:

@@ -1,4 +1,4 @@
-"""gunicorn's threaded worker, which hands each stream to the pump once its first bytes are sent.
+"""gunicorn's threaded worker, extended to hand each stream to the pump once its first bytes are sent.
 
 gunicorn accepts and parses requests, keeps connections and runs the threads. This worker adds:
 
@@ -6,8 +6,8 @@ gunicorn accepts and parses requests, keeps connections and runs the threads. Th
                      sends the rest and returns the connection to gunicorn.
     time limits      a head and a body must arrive in time; otherwise the receiving half of the connection is shut down,
                      which ends the `recv` that waits for them
-    the turn         one request computes at a time, so that the pump competes with one thread and not with fifty
-    the drain        streams that are left shortly before the graceful timeout learn that the worker ends
+    the turn         one request computes at a time, so that the pump competes with one thread instead of fifty
+    the drain        shortly before the graceful timeout, the remaining streams are told that the worker ends
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ TURN = "tool_proxy.turn"
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 # Seconds that streams have to end before the graceful timeout.
 DRAIN_SECONDS = 3.0
-# A request waits at most this long for its turn, then it computes without one.
+# Seconds that a request waits for its turn before it computes without one.
 TURN_SECONDS = 0.1
-# Seconds to read what the application left of a request's body; then the connection is closed after the response.
+# Seconds to read the unread rest of a request's body. After that, the connection is closed with the response.
 UNREAD_SECONDS = 0.05
-# Seconds that a client has to close a connection after its last response.
+# Seconds for a client to close a connection after its last response.
 LINGER_SECONDS = 2.0
 # Seconds to wait if no connection can be accepted.
 FULL_SECONDS = 0.2
 # Descriptors for the worker's own files; clients and upstream connections share the rest (limits.SPARE_DESCRIPTORS).
 SPARE_DESCRIPTORS = 32
-# Thresholds of the garbage collector, instead of CPython's 700, 10, 10: a request creates thousands of objects, and
-# nearly none are in a cycle.
+# Thresholds of the garbage collector (CPython: 700, 10, 10). A request creates thousands of objects, almost all of them
+# without cycles.
 YOUNG_GARBAGE = (10_000, 10, 10)
 
 _NO_ROOM = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _DISCARDED = 64 * 1024
 _PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
-# The result of a request whose connection the pump has.
+# The result of a request whose connection was handed to the pump.
 _HANDED_OVER = object()
 
 
@@ -74,11 +74,11 @@ class Limits(NamedTuple):
 
 
 class HandedOver(BaseException):
-    """Leaves gunicorn's `handle_request`, whose handlers of Exception must not see it."""
+    """Leaves gunicorn's `handle_request`. A BaseException, so that gunicorn's handlers do not catch it."""
 
 
 class Turn:
-    """The turn of one request to compute."""
+    """A request's turn to compute."""
 
     __slots__ = ("_is_held", "_line")
 
@@ -87,7 +87,7 @@ class Turn:
         self._is_held = False
 
     def take(self) -> None:
-        """Wait for the turn, but not for long. Does nothing if it is held."""
+        """Wait up to TURN_SECONDS for the turn. Does nothing if the turn is held."""
         if not self._is_held:
             self._is_held = self._line.acquire(timeout=TURN_SECONDS)
 
@@ -142,7 +142,7 @@ class Input:
         try:
             data = self._body.read(size)
         except BlockingIOError:  # SO_RCVTIMEO
-            failure = TimeoutError("nothing of the body arrived for a while (client_timeout)")
+            failure = TimeoutError("no bytes of the body arrived in time (client_timeout)")
         except Exception as error:
             failure = error
         self._turn.take()
@@ -178,10 +178,10 @@ class PumpWorker(ThreadWorker):
         self._drain_at = float("inf")
 
     def init_process(self) -> None:
-        """Make the eventfd by which streams learn that the worker ends, before the application is loaded."""
+        """Create the eventfd that tells streams that the worker ends, before the application is loaded."""
         self._drain = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         os.environ[DRAIN_VARIABLE] = f"{os.getpid()}:{self._drain}"
-        gc.disable()  # collections took a seventh of the loading time
+        gc.disable()  # collections would take a seventh of the loading time
         super().init_process()
 
     def run(self) -> None:
@@ -194,20 +194,20 @@ class PumpWorker(ThreadWorker):
         gc.enable()
         self._application: Any = self.wsgi
         self.wsgi = self._called
-        # Without its pump the worker cannot stream: it ends in order, and the master starts another.
+        # A worker without a pump cannot stream, so it ends gracefully and the master starts another.
         self._pump = Pump(self.log, self._drain, partial(self.handle_quit, signal.SIGQUIT, None))
         self._pump.start()
         try:
             super().run()
         finally:
-            # Otherwise the process waits for its idle threads forever after a defect.
+            # Otherwise, after a defect, the process would wait forever for its idle threads.
             self.tpool.shutdown(wait=False)
-        # What runs without a client (background responses) ends now: the process waits for its threads.
+        # Tell work without a client (background responses) to end, because the process waits for its threads.
         os.eventfd_write(self._drain, 1)
         self._pump.stop()
 
     def handle_quit(self, sig: int, frame: Any) -> None:
-        """Drain immediately at SIGQUIT; gunicorn would end the process while its threads run."""
+        """Drain immediately on SIGQUIT. gunicorn alone would end the process while its threads run."""
         self._drain_at = 0.0
         os.eventfd_write(self._drain, 1)
         self.handle_exit(sig, frame)
@@ -215,7 +215,7 @@ class PumpWorker(ThreadWorker):
     # Connections, on the main thread.
 
     def accept(self, listener: Any) -> None:
-        """Accept a connection. Without a free descriptor, an idle connection makes room for the next try."""
+        """Accept a connection. If no descriptor is free, close an idle connection for the next try."""
         try:
             super().accept(listener)
         except OSError as error:
@@ -226,7 +226,7 @@ class PumpWorker(ThreadWorker):
                 time.sleep(FULL_SECONDS)
 
     def enqueue_req(self, conn: Any) -> None:
-        """Start a thread for a connection that has sent something; wait in the poll for any other."""
+        """Start a thread for a connection that has sent bytes. Add any other connection to the poll."""
         if not (conn.initialized and conn.parser.unreader.buf.getvalue()):
             try:
                 if not conn.sock.recv(1, _PEEK):
@@ -250,7 +250,7 @@ class PumpWorker(ThreadWorker):
         self._give_back(conn, self.handle(conn))
 
     def _give_back(self, conn: TConn, keepalive: object) -> None:
-        """Pass a request to the main loop, which finishes it. Called from any thread."""
+        """Pass a request to the main loop to finish it. May be called from any thread."""
         if keepalive is not _HANDED_OVER:
             done: Future[object] = Future()
             done.set_result(keepalive)
@@ -262,12 +262,12 @@ class PumpWorker(ThreadWorker):
             super().wait_for_and_dispatch_events(timeout)
         except Exception:
             self.log.exception("a connection has failed")
-            time.sleep(FULL_SECONDS)  # it may fail again
+            time.sleep(FULL_SECONDS)  # do not spin if it fails again
         while self.nr_conns >= self.worker_connections and self._close_idle():
             pass
 
     def _close_idle(self) -> bool:
-        """Close the connection that has been idle for longest. Return False if there is none."""
+        """Close the connection that has been idle longest. Return False if none is idle."""
         for idle in (self._lingering, self.pending_conns, self.keepalived_conns):
             if idle:
                 conn = idle.popleft()
@@ -279,8 +279,8 @@ class PumpWorker(ThreadWorker):
     def finish_request(self, conn: TConn, fs: Any) -> None:
         """Wait for the next request of a connection, or for its client to close it.
 
-        gunicorn blocks a thread or the main loop for this. Without waiting, unread bytes of the client would reset the
-        connection, and the client could lose the end of its response.
+        Without waiting, unread bytes of the client would reset the connection, and the client could lose the end of its
+        response. gunicorn would block a thread or the main loop for this.
         """
         if fs.result():
             super().finish_request(conn, fs)
@@ -291,11 +291,11 @@ class PumpWorker(ThreadWorker):
             conn.timeout = time.monotonic() + LINGER_SECONDS
             self.poller.register(conn.sock, selectors.EVENT_READ, partial(self._discard, conn))
             self._lingering.append(conn)
-        except (OSError, ValueError):  # the client, or gunicorn, has closed it
+        except (OSError, ValueError):  # the client or gunicorn has closed it
             self._drop(conn)
 
     def _discard(self, conn: TConn, _: object) -> None:
-        """Read what a client sends after its last response."""
+        """Discard bytes that a client sends after its last response."""
         with contextlib.suppress(OSError):
             if conn.sock.recv(_DISCARDED):
                 return
@@ -308,7 +308,7 @@ class PumpWorker(ThreadWorker):
         conn.close()
 
     def murder_pending(self) -> None:
-        """Close late connections, and end late requests. gunicorn calls this at least once a second."""
+        """Close idle connections and end requests that are past their deadline. gunicorn calls this every second."""
         super().murder_pending()
         now = time.monotonic()
         while self._lingering and now >= (self._lingering[0].timeout or now):
@@ -325,7 +325,7 @@ class PumpWorker(ThreadWorker):
                     conn.sock.shutdown(socket.SHUT_RD)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Serve what the kernel has accepted, and refuse new connections: the worker stops, or its master has died."""
+        """Stop the worker: serve the connections that the kernel has already accepted, and refuse new ones."""
         self.alive = False
         for listener in self.sockets:
             before = -1
@@ -340,7 +340,7 @@ class PumpWorker(ThreadWorker):
     # A request, on its thread.
 
     def handle(self, conn: TConn) -> Any:
-        """Answer a request. Return whether its connection is kept, or `_HANDED_OVER`."""
+        """Answer a request. Return whether to keep its connection, or `_HANDED_OVER`."""
         self._thread.conn = conn
         self._thread.turn = turn = Turn(self._line)
         self._receiving[conn] = time.monotonic() + self.limits.head
@@ -358,14 +358,14 @@ class PumpWorker(ThreadWorker):
         return keepalive if stream is None else self._hand_over(conn, stream)
 
     def handle_request(self, req: Any, conn: TConn) -> Any:
-        """Answer a parsed request. A client that receives nothing for too long (SO_SNDTIMEO) counts as gone."""
+        """Answer a parsed request. A client that takes no bytes for too long (SO_SNDTIMEO) counts as gone."""
         try:
             return super().handle_request(req, conn)
         except BlockingIOError as error:
             raise BrokenPipeError(errno.EPIPE, "the client receives nothing") from error
 
     def _called(self, environ: MutableMapping[str, Any], start_response: Any) -> Answer:
-        """Call the application: the head has arrived, and the body has its own time."""
+        """Call the application once the head has arrived, and start the time limit of the body."""
         conn, turn, waits = self._thread.conn, self._thread.turn, list[Any]()
         response, body = start_response.__self__, None
         self._receiving.pop(conn, None)
@@ -386,21 +386,21 @@ class PumpWorker(ThreadWorker):
 
     @staticmethod
     def _read_rest(conn: Any) -> bool:
-        """Read what the application left of a body. Return False if it is not all there."""
+        """Read the unread rest of a body. Return False if it is incomplete."""
         try:
             return bool(conn.parser.finish_body(deadline=time.monotonic() + UNREAD_SECONDS))
         except Exception:  # it is not HTTP
             return False
 
     def _end_receiving(self, conn: TConn) -> bool:
-        """Note that a body was read. Return whether it came too late. Raises InterruptedError if the worker ends."""
+        """Record that a body was read. Return whether it was late. Raises InterruptedError if the worker ends."""
         is_late = self._receiving.pop(conn, None) is None
         if is_late and time.monotonic() >= self._drain_at:
             raise InterruptedError("the proxy is about to end, for a restart or a new release; send the request again")
         return is_late
 
     def _hand_over(self, conn: Any, answer: Answer) -> Any:
-        """Give a stream that has begun to the pump."""
+        """Hand a stream that has begun to the pump."""
         # Release the request, which the stream does not need.
         conn.parser.mesg = None
         stream = PumpedStream(
@@ -417,7 +417,7 @@ class PumpWorker(ThreadWorker):
         return _HANDED_OVER
 
     def _finish_stream(self, conn: TConn, end: Callable[[], object], keeps: bool, whole: bool) -> None:
-        """Close a stream's response, on a helper thread of the pump, and give its connection back to gunicorn."""
+        """Close a stream's response and return its connection to gunicorn. Called on a helper thread of the pump."""
         keepalive = keeps and whole
         try:
             end()
@@ -430,7 +430,7 @@ class PumpWorker(ThreadWorker):
         """Answer a malformed request in JSON. gunicorn's HTML quotes the request, which may hold a key."""
         said: Any = _ErrorReader()
         super().handle_error(req, said, addr, exc)
-        # gunicorn's words quote the request; the name of its exception does not: `InvalidHeaderName`.
+        # gunicorn's message quotes the request, but the name of its exception does not: `InvalidHeaderName`.
         wrong = re.sub("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", type(exc).__name__).lower()
         words = f"the request is not valid HTTP: {said.line} ({wrong})"
         if said.status == 500:
@@ -443,12 +443,12 @@ class PumpWorker(ThreadWorker):
 
 
 class _ErrorReader:
-    """A client that notes the status of gunicorn's error page."""
+    """Stands in for a client, to read the status of gunicorn's error page."""
 
     status, line = 400, "400 Bad Request"
 
     def sendall(self, data: bytes) -> None:
-        """Read `HTTP/1.1 414 URI Too Long`."""
+        """Read the status line, such as `HTTP/1.1 414 URI Too Long`."""
         self.line = data.split(b"\r\n", 1)[0].split(b" ", 1)[1].decode()
         self.status = int(self.line[:3])
 

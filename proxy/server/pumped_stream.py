@@ -1,6 +1,4 @@
-"""One stream on the pump, without its sockets: its state, the bytes that its client has not taken, and whether that
-client reads.
-"""
+"""The state of one stream on the pump: unsent bytes, and whether its client reads. No I/O."""
 
 from __future__ import annotations
 
@@ -8,32 +6,32 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
-# No descriptor.
+# The value for "no descriptor".
 NONE = -1
 
 
 class State(Enum):
-    """What a stream waits for."""
+    """The states of a stream, by what it waits for."""
 
-    # An enum hashes by a Python function, and this is looked up with each event.
+    # Faster than an enum's own hash, which is a Python function: states are looked up for every event.
     __hash__ = object.__hash__
 
     READY = "ready"  # its turn
     RUNNING = "running"  # nothing: the pump makes its steps
     WAITING = "waiting"  # its descriptor, or its deadline
-    WRITING = "writing"  # its client, which must take what is pending before the next step
+    WRITING = "writing"  # its client, which must take the pending bytes before the next step
     ON_THREAD = "on a thread"  # a step that may block
     FINISHING = "finishing"  # its client, which must take the last bytes
     ENDED = "ended"  # nothing: a thread closes it
 
 
-# From each state the states that may follow.
+# The states that may follow each state.
 TRANSITIONS = {
     State.READY: frozenset((State.RUNNING,)),
     State.RUNNING: frozenset(
         (State.READY, State.WAITING, State.WRITING, State.ON_THREAD, State.FINISHING, State.ENDED)
     ),
-    # The lane may write more than the client takes, or find it gone; a worker that ends gives each stream a turn.
+    # The lane may write more than the client takes, or find it gone. An ending worker makes each stream READY.
     State.WAITING: frozenset((State.READY, State.RUNNING, State.WRITING, State.ENDED)),
     # The client took a part, or all, or is gone.
     State.WRITING: frozenset((State.WRITING, State.RUNNING, State.ENDED)),
@@ -52,9 +50,9 @@ class Ending(Enum):
 
 
 class OutBuffer:
-    """The framed bytes of a response's body that its client has not taken.
+    """The framed bytes of a body that the client has not taken.
 
-    A stream makes no step while anything is pending, so it never holds more than one part of its body.
+    A stream makes no step while bytes are pending, so it never holds more than one part of its body.
     """
 
     __slots__ = ("_chunked", "pending")
@@ -67,7 +65,7 @@ class OutBuffer:
         return bool(self.pending)
 
     def add(self, data: bytes) -> None:
-        """Add a part of the body, which is not empty. `b"So"` -> `b"2\\r\\nSo\\r\\n"`."""
+        """Add a part of the body; it must not be empty. In chunked framing, `b"So"` becomes `b"2\\r\\nSo\\r\\n"`."""
         self._append(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def end(self) -> None:
@@ -76,11 +74,11 @@ class OutBuffer:
             self._append(b"0\r\n\r\n")
 
     def sent(self, size: int) -> None:
-        """Remove the first `size` bytes: they were sent."""
+        """Remove the first `size` bytes because they were sent."""
         self.pending = b"" if size == len(self.pending) else memoryview(self.pending)[size:]
 
     def clear(self) -> None:
-        """Drop what is pending."""
+        """Drop the pending bytes."""
         self.pending = b""
 
     def _append(self, data: bytes) -> None:
@@ -88,10 +86,10 @@ class OutBuffer:
 
 
 class Stall:
-    """Finds out whether a client reads.
+    """Detects a client that does not read.
 
-    `unsent` is the number of bytes in its socket that it has not taken. The socket is writable again only after the
-    client has taken much; until then, only this number shows that it reads.
+    `unsent` is the number of bytes in the socket that the client has not taken. A slow client may read for long before
+    its socket is writable again; until then only this number shows that it reads.
     """
 
     __slots__ = ("_idle", "_since", "_unsent")
@@ -102,7 +100,7 @@ class Stall:
         self._since = 0.0
 
     def begin(self, unsent: int, now: float) -> None:
-        """Start the time in which the client must take something."""
+        """Start the time in which the client must take some bytes."""
         self._unsent, self._since = unsent, now
 
     def lasts(self, unsent: int, now: float) -> bool:
@@ -144,25 +142,25 @@ class PumpedStream:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the body is complete so far, and the client is there."""
+        """True while the body has not failed and the client is connected."""
         return self.ending is Ending.WHOLE
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client is gone."""
+        """True if the client is gone."""
         return self.ending is Ending.GONE
 
     @property
     def is_broken(self) -> bool:
-        """Whether the body ended with an exception."""
+        """True if the body ended with an exception."""
         return self.ending is Ending.BROKEN
 
     def lose_client(self) -> None:
-        """Note that the client is gone, unless the body broke off before."""
+        """Record that the client is gone, unless the body broke off before."""
         if self.ending is Ending.WHOLE:
             self.ending = Ending.GONE
 
     def break_off(self) -> None:
-        """Note that the body ended with an exception, unless the client was gone before."""
+        """Record that the body ended with an exception, unless the client was gone before."""
         if self.ending is Ending.WHOLE:
             self.ending = Ending.BROKEN

@@ -1,1 +1,1 @@
-"""Model servers: connections, the wait for an answer, and what servers answer."""
+"""Model servers: connections, waiting for responses, and reading them."""

@@ -1,6 +1,6 @@
-"""The wait for a response: for the upstream's socket and the client's at the same time, and for deadlines.
+"""Waits for a response: for the upstream's socket, the client's socket and deadlines at the same time.
 
-A WSGI generator notices that its client left only at its second write after that; a poll on the client's socket
+A WSGI generator notices only at its second write that the client has disconnected. A poll on the client's socket
 (POLLRDHUP) reports it immediately. A client that closed its sending half counts as gone. Linux only.
 """
 
@@ -29,22 +29,23 @@ class HasTurn(Protocol):
     """A request's turn to compute (server/pump_worker.py)."""
 
     def take(self) -> None:
-        """Wait for the turn, but not for long."""
+        """Wait for the turn, up to a short limit."""
 
     def give_back(self) -> None:
         """Let another request compute."""
 
 
 NEVER = float("inf")
-# Bytes of the upstream that a driver takes at a time, so that a fast upstream does not keep other streams waiting.
+# The number of bytes read per step of a driver, so that a fast upstream does not keep other streams waiting.
 TURN = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: without a byte of the response, between two writes to the client, and in all.
+    """Time limits in seconds.
 
-    With `heartbeat` 0 the client gets none. With `until_complete`, `idle` limits the whole response.
+    `idle`: without a byte of the response, or for the whole response with `until_complete`. `heartbeat`: without a
+    write to the client; 0 sends no heartbeats. `total`: for the whole reply.
     """
 
     idle: float
@@ -54,11 +55,11 @@ class Timeouts:
 
 
 class WaitState(QuickEnum):
-    """State of a response for its driver."""
+    """The states of a response, by what its driver must wait for."""
 
-    # There is no driver: `receive` blocks in its own poll.
+    # There is no driver; `receive` blocks in its own poll.
     ALONE = auto()
-    # Nothing: the driver makes a step.
+    # Nothing; the driver makes a step.
     RUNNING = auto()
     # The upstream's bytes, or a deadline.
     PARKED = auto()
@@ -76,12 +77,11 @@ _AWAITED = frozenset((WaitState.PARKED, WaitState.BLOCKS, WaitState.COMPUTES))
 class AnswerWait:
     """Waits for one response on behalf of one client.
 
-    Without a driver it blocks. From `drive` to `let_go` (server/pump.py) it never does: where nothing has arrived,
-    `receive` yields None, and `parked`, `descriptor` and `deadline` say what it waits for. The driver reports events by
-    `readable`, `client_left` and `worker_ends`; then it makes the next step.
+    Without a driver it blocks. Between `drive` and `let_go` it never blocks: if nothing has arrived, `receive` yields
+    None, and the driver (server/pump.py) waits for `descriptor` or `deadline`. The driver reports events with
+    `readable`, `client_left` and `worker_ends`, and then makes the next step.
 
-    `drain` is the descriptor that becomes readable once the worker is about to end. `turn` is given back while it
-    blocks.
+    `drain` is a descriptor that becomes readable once the worker is about to end. `turn` is released while it blocks.
     """
 
     __slots__ = (
@@ -103,9 +103,9 @@ class AnswerWait:
         self._turn = turn
         self._timeouts = timeouts
         self._drain = drain
-        # While it is parked, a driver may call this (`pass_by`) instead of making a step.
+        # While parked, a driver may call this lane (`pass_by`) instead of making a step.
         self.lane: Callable[[], bytes | None] | None = None
-        # Receives each part of the body that leaves by a lane, if the driver has lanes.
+        # Called with each part of the body that is sent by a lane. None if the driver has no lanes.
         self.on_lane: Callable[[bytes], object] | None = None
         self._written = self._received_at = time.monotonic()
         self._last = self._written + timeouts.total
@@ -113,11 +113,11 @@ class AnswerWait:
         self._ended_by: ProxyError | None = None
 
     def start_over(self) -> None:
-        """Prepare for another response: alarms and ends of an earlier one do not count."""
+        """Prepare for another response: clear the alarm and the expected end of the earlier one."""
         self._alarm = self._end = NEVER
 
     def connecting(self) -> Waiting:
-        """Return how to wait for the connection: other requests may compute meanwhile."""
+        """Return the options for opening a connection. Other requests may compute while this one connects."""
         return Waiting(begins=self._give_way)
 
     def _give_way(self) -> None:
@@ -127,12 +127,12 @@ class AnswerWait:
     # Deadlines.
 
     def wrote(self) -> None:
-        """Note that bytes were sent to the client: the next heartbeat is a whole interval away."""
+        """Record a write to the client. The next heartbeat is due a whole interval later."""
         self._written = time.monotonic()
 
     @property
     def heartbeat_due(self) -> bool:
-        """Whether the client has waited for bytes for the whole interval."""
+        """True if nothing was written to the client for a whole heartbeat interval."""
         beat = self._timeouts.heartbeat
         return bool(beat) and time.monotonic() >= self._written + beat
 
@@ -146,14 +146,14 @@ class AnswerWait:
 
     @property
     def deadline(self) -> float:
-        """When to go on although nothing has arrived (`time.monotonic`)."""
+        """The time (`time.monotonic`) at which to continue even if nothing has arrived."""
         beat = self._written + (self._timeouts.heartbeat or NEVER)
         return min(self._silent_until, self._alarm, self._end, self._last, beat)
 
     # The driver's side.
 
     def drive(self) -> None:
-        """Stop blocking: from now on a driver waits."""
+        """Attach a driver; further reads do not block."""
         self._state = WaitState.RUNNING
 
     def let_go(self) -> None:
@@ -162,31 +162,31 @@ class AnswerWait:
 
     @property
     def driven(self) -> bool:
-        """Whether it has a driver."""
+        """True if a driver is attached."""
         return self._state is not WaitState.ALONE
 
     @property
     def parked(self) -> bool:
-        """Whether nothing can be done before `descriptor` is readable or `deadline` has passed."""
+        """True if nothing can be done until `descriptor` is readable or `deadline` has passed."""
         return self._state is WaitState.PARKED
 
     @property
     def blocks(self) -> bool:
-        """Whether the next step may block."""
+        """True if the next step may block."""
         return self._state is WaitState.BLOCKS
 
     @property
     def computes(self) -> bool:
-        """Whether the next step may compute for long."""
+        """True if the next step may compute for long."""
         return self._state is WaitState.COMPUTES
 
     def readable(self) -> None:
-        """Note that the upstream is readable. A thread that makes a step is not disturbed: epoll reports it again."""
+        """Record that the upstream is readable. Ignored while a thread makes a step, because epoll reports it again."""
         if self._state in (WaitState.RUNNING, WaitState.PARKED):
             self._state = WaitState.READABLE
 
     def pass_by(self) -> bytes | None:
-        """Return what has arrived and leaves by the lane; b"" if nothing does, None if a step must be made."""
+        """Return the bytes that the lane sends now, b"" if there are none, or None if a step is needed."""
         if self.lane is None:
             return None
         data = self.lane()
@@ -196,37 +196,37 @@ class AnswerWait:
 
     @property
     def may_pass(self) -> bool:
-        """Whether a driver with lanes waits for the upstream."""
+        """True if a driver with lanes waits for the upstream."""
         return self.parked and self.on_lane is not None
 
     def leaves(self, body: bytes) -> bytes:
-        """Note that these bytes go to the client by the lane, and return them."""
+        """Record that the lane sends these bytes to the client, and return them."""
         self._written = self._received_at = time.monotonic()
         if self.on_lane is not None:
             self.on_lane(body)
         return body
 
     def keeps_back(self) -> bytes:
-        """Note that the lane took bytes of which nothing leaves yet, and return nothing."""
+        """Record that the lane took bytes without sending any, and return b""."""
         self._received_at = time.monotonic()
         return b""
 
     def client_left(self) -> None:
-        """Note that the client has closed the connection, or its sending half."""
+        """Record that the client has closed the connection or its sending half."""
         self._ended_by = ClientGone("the client closed the connection")
 
     def worker_ends(self) -> None:
-        """Note that the worker is about to end."""
+        """Record that the worker is about to end."""
         if self._ended_by is None:
             words = "the proxy is about to end, for a restart or a new release; send the request again"
             self._ended_by = Unavailable(words)
 
     def on_a_thread(self) -> Iterator[bytes]:
-        """Yield `b""` to a driver, which makes the next step, one that may block, on a thread."""
+        """Yield `b""` to a driver, which then makes the next step on a thread because it may block."""
         yield from self._leave_driver(WaitState.BLOCKS)
 
     def on_a_long_step(self) -> Iterator[bytes]:
-        """Yield `b""` to a driver, which makes the next step on the thread for steps that compute for long."""
+        """Yield `b""` to a driver, which then makes the next step on the thread for long computations."""
         yield from self._leave_driver(WaitState.COMPUTES)
 
     def _leave_driver(self, state: WaitState) -> Iterator[bytes]:
@@ -236,7 +236,7 @@ class AnswerWait:
         self._state = state
         yield b""
         self._resume()
-        if was_readable:  # the thread's step read nothing
+        if was_readable:  # the step on the thread read nothing
             self.readable()
 
     def _resume(self) -> None:
@@ -246,12 +246,12 @@ class AnswerWait:
     # Reading.
 
     def receive(self, call: UpstreamCall) -> Iterator[bytes | None]:
-        """Yield the parts of the body as they arrive, the first as soon as the head has.
+        """Yield the parts of the body as they arrive. The first part arrives with the head and may be empty.
 
-        Yield None when a heartbeat is due or the alarm rings, also while parts keep arriving, and where a driver should
-        wait. Raises ClientGone, UpstreamTimeout, UpstreamBroken, or Unavailable if the worker is about to end.
+        Yield None if a heartbeat or the alarm is due, even while parts arrive, and if a driver should wait. Raises
+        ClientGone, UpstreamTimeout, UpstreamBroken, or Unavailable if the worker is about to end.
         """
-        # An earlier response may have been left while it was parked.
+        # An earlier response may have been abandoned while parked.
         self._resume()
         self.descriptor = call.fileno()
         poll = select.poll()
@@ -275,7 +275,7 @@ class AnswerWait:
             now = time.monotonic()
             if now >= self._end:
                 return
-            # Bytes end a silence, but do not extend the time of a whole response.
+            # Bytes end a silence, but do not extend the time limit of a whole response.
             if now >= self._silent_until and (until_complete or not ready):
                 words = "did not answer within" if until_complete else "was silent for"
                 raise UpstreamTimeout(f"the model server {words} {self._timeouts.idle:g} s (idle_timeout)")
@@ -294,11 +294,11 @@ class AnswerWait:
                 # Otherwise the part stays in memory while the stream waits.
                 del data
             if not self._timeouts.until_complete:
-                # The time that the reader took does not count as the server's silence.
+                # Do not count the reader's time as silence of the server.
                 self._received_at = time.monotonic()
 
     def _is_ready(self, call: UpstreamCall, poll: select.poll) -> bool:
-        """Return whether the upstream is readable. Without a driver, wait for that, or for a deadline."""
+        """Return whether the upstream is readable. Without a driver, wait for it or for a deadline."""
         ready = call.more
         if self._ended_by is None and self.driven:
             ready |= self._state is WaitState.READABLE

@@ -1,8 +1,8 @@
-"""The model server: one `requests` connection per request, and its response by h11.
+"""HTTP client for the model server: `requests` sends, and h11 reads the response.
 
-`requests` and urllib3 connect, with their TLS, and send; the socket is then read here without blocking, so that one
-poll sees everything. A connection is used once. Redirects, cookies, netrc and proxies of the environment are never
-used. Every foreign exception becomes one of `errors.py`.
+`requests` and urllib3 connect (with TLS) and send. The socket is then read without blocking, so that one poll covers
+it. Each connection is used once. Redirects, cookies, netrc and proxies from the environment are never used. Every
+foreign exception is converted to one of `errors.py`.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from urllib3.util.ssl_match_hostname import CertificateError
 from proxy.errors import ProxyError, Unavailable, UpstreamBroken, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.limits import CONNECT_SECONDS, MAX_HEAD, SEND_SECONDS, SPARE_DESCRIPTORS
 
-# Bytes of one `recv`: Python allocates all of them each time.
+# The size of one `recv`. Python allocates all of it each time.
 _RECEIVE = 16 * 1024
-# Bytes that one call of `receive` takes, so that a fast upstream cannot keep a slow client's thread in it.
+# The number of bytes per call of `receive`, so that a fast upstream cannot occupy the thread.
 _MAX_RECEIVED = 1024 * 1024
-# Interim answers (status 1xx) before the real one.
+# The maximum number of interim responses (status 1xx).
 _MAX_INTERIM = 100
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-# The server takes no more of a request; it may have answered already.
+# The server stopped reading the request; it may have answered already.
 _REFUSED_HALFWAY = frozenset((errno.EPIPE, errno.ECONNRESET))
 # The process or the machine has no file descriptor left.
 _NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
-# Characters of a header's value (RFC 9110, 5.5).
+# Valid characters of a header's value (RFC 9110, 5.5).
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-# What h11 must have sent to read a response. The request's method only matters for HEAD and CONNECT.
+# h11 must have sent a request to read a response. The method only matters for HEAD and CONNECT.
 _REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "x"), ("Connection", "close")])
 
 
 class UpstreamCall:
     """A request that was sent, and its response as far as it has arrived.
 
-    `status` is 0 until the head of the response has arrived. As a context manager it closes the connection, which tells
-    the model server that no client waits. `more` says that `receive` has data, even if the socket has none.
+    `status` is 0 until the head of the response has arrived. `more`: `receive` has data even if the socket has none.
+    The context manager closes the connection, so that the model server stops generating.
     """
 
     __slots__ = (
@@ -68,9 +68,9 @@ class UpstreamCall:
         self._headers: dict[str, list[str]] = {}
         self._is_ended = False
         self._interim = 0
-        # Why the response broke off. An exception here would be a cycle with its own traceback.
+        # Why the response broke off. A stored exception would form a cycle with its traceback.
         self._failure = ""
-        # Body that `look` has received, until it is taken.
+        # Bytes of the body that `look` has received and `take` has not taken yet.
         self._ahead = b""
         self.more = False
         self.status = 0
@@ -91,30 +91,30 @@ class UpstreamCall:
 
     @property
     def complete(self) -> bool:
-        """Whether the whole body was returned, up to its proper end."""
+        """True if the whole body was returned and ended properly."""
         return self._is_ended and not self._ahead
 
     def header(self, name: str) -> str:
-        """Return a header of the response, or "" if there is none that can be sent on."""
+        """Return a header of the response, or "" if it is missing or cannot be forwarded."""
         value = self._headers.get(name.lower(), [""])[0].strip()
         return value if _SENDABLE.fullmatch(value) else ""
 
     @property
     def coding(self) -> str:
-        """The content coding of the body, such as `gzip`; empty if it has none."""
+        """The content coding of the body, such as `gzip`, or ""."""
         codings = map(str.strip, ",".join(self._headers.get("content-encoding", ())).lower().split(","))
         return ", ".join(coding for coding in codings if coding not in ("", "identity"))
 
     @property
     def length(self) -> int | None:
-        """The length of the body in bytes, if it is framed by its length."""
+        """The length of the body from Content-Length, or None."""
         length = self._headers.get("content-length")
         return int(length[0]) if length and "transfer-encoding" not in self._headers else None
 
     def receive(self, most: int = _MAX_RECEIVED) -> bytes:
         """Return the body that has arrived, or about `most` bytes of it.
 
-        Raises UpstreamBroken if the response breaks off, after all that came before was returned.
+        Raises UpstreamBroken if the response breaks off, once all earlier bytes were returned.
         """
         parts, size = [self._ahead], 0
         self._ahead, self.more = b"", False
@@ -127,8 +127,8 @@ class UpstreamCall:
                 break
             size += len(data)
             parts.append(self._decoded(data))
-            # A plain socket that gave less than `_RECEIVE` is empty. Under TLS, records may wait where no poll sees
-            # them.
+            # A plain socket that returned less than `_RECEIVE` is empty. With TLS, a decrypted record may be buffered
+            # that no poll reports.
             if len(data) < _RECEIVE and not self._tls:
                 break
         body = b"".join(parts)
@@ -139,10 +139,10 @@ class UpstreamCall:
         return body
 
     def look(self) -> bytes | None:
-        """Receive once and return what it adds to the body; b"" if that is nothing.
+        """Receive once and return the new bytes of the body, or b"" if there are none.
 
-        Return None if the response has ended or failed, or if more is there. `take` takes what was returned; otherwise
-        the next `receive` returns it.
+        Return None if the response has ended or failed, or if more data is buffered. Call `take` to consume the
+        returned bytes; otherwise the next `receive` returns them.
         """
         if self.more or self._failure:
             return None
@@ -156,11 +156,11 @@ class UpstreamCall:
         return self._ahead
 
     def take(self) -> None:
-        """Count what `look` returned as taken."""
+        """Consume the bytes that `look` returned."""
         self._ahead, self.more = b"", False
 
     def _received(self) -> bytes | None:
-        """Return the next bytes of the socket, b"" at their end, None if nothing has arrived or the socket failed."""
+        """Return the next bytes of the socket, b"" at the end, or None if nothing has arrived or the socket failed."""
         try:
             return self._socket.recv(_RECEIVE)
         except _WOULD_BLOCK:
@@ -170,7 +170,7 @@ class UpstreamCall:
             return None
 
     def _decoded(self, data: bytes) -> bytes:
-        """Return what received bytes add to the body; b"" says that the server closed the connection."""
+        """Parse received bytes and return their part of the body. b"" means that the server closed the connection."""
         parts: list[bytes] = []
         try:
             self._http.receive_data(data)
@@ -207,8 +207,10 @@ class UpstreamCall:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The model server: base URL without `/v1`, time limits in seconds, and a CA file for https or an empty string.
-    `via` is the proxy's pseudonym in the `Via` header; without one no entry is added.
+    """Options of a model server.
+
+    `url` is the base URL without `/v1`. Time limits are in seconds. `ca_file` is a CA file for https, or "". `via` is
+    the proxy's pseudonym for the `Via` header; "" adds no entry.
     """
 
     url: str
@@ -268,7 +270,8 @@ class ModelServer:
                 connection.connect()
             except TimeoutError as error:  # in the TLS handshake
                 raise urllib3.exceptions.ConnectTimeoutError(connection, "the TLS handshake timed out") from error
-            # The lowest free descriptor is used, so its number tells how many are in use. Some are left for clients.
+            # The kernel uses the lowest free number, so it shows how many descriptors are in use. Leave some for
+            # clients.
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             if most != resource.RLIM_INFINITY and connection.sock.fileno() >= max(most - SPARE_DESCRIPTORS, most // 2):
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -285,7 +288,7 @@ class ModelServer:
         return connection.sock
 
     def _mapped(self, error: Exception) -> ProxyError:
-        """Return the error for a foreign exception."""
+        """Return the proxy's error for a foreign exception."""
         url, causes = self.target.url, [*_causes(error)]
         if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR for cause in causes):
             most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -307,14 +310,14 @@ class ModelServer:
 
 @lru_cache(maxsize=64)
 def _prepared(url: str) -> requests.PreparedRequest:
-    """Return a URL as `requests` sends it."""
+    """Return the prepared form of a URL, as `requests` sends it."""
     prepared = requests.PreparedRequest()
     prepared.prepare_url(url, None)
     return prepared
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the exception and its causes, the outermost first."""
+    """Yield the exception and its causes, outermost first."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -1,13 +1,13 @@
-"""Parser for the errors of servers whose context is too small for a request (F85, F95)."""
+"""Parses the errors of servers whose context is too small for a request (F85, F95)."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Characters of an error that are searched; no server writes more.
+# The number of characters of an error that are searched.
 _LONGEST = 4096
-# The errors of each server. Not all of them have every number.
+# Patterns of each server's errors. Some errors lack a number.
 _WORDS = tuple(
     re.compile(re.sub("LIMIT|PROMPT|REQUESTED", lambda name: rf"(?P<{name[0].lower()}>\d{{1,9}})", words), re.DOTALL)
     for words in (
@@ -27,7 +27,7 @@ _WORDS = tuple(
         r"The input \(PROMPT tokens\) is longer than the model's context length \(LIMIT tokens",
         r"Input length \(PROMPT tokens\) exceeds the maximum allowed length \(LIMIT tokens",
         r"context length of LIMIT tokens.{0,99}: PROMPT tokens from the input messages and REQUESTED tokens for the",
-        # llama.cpp, which also has the numbers in fields of their own.
+        # llama.cpp, which also reports the numbers in separate fields.
         r"request \(PROMPT tokens\) exceeds the available context size \(LIMIT tokens",
         r"\"n_prompt_tokens\": ?PROMPT.{0,99}\"n_ctx\": ?LIMIT",
         r"\"n_ctx\": ?LIMIT.{0,99}\"n_prompt_tokens\": ?PROMPT",
@@ -37,7 +37,7 @@ _WORDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """Numbers of tokens: the context's `limit`, the `prompt` and the `requested` output; None if not reported.
+    """Token counts: the context's `limit`, the `prompt` and the `requested` output. None if not reported.
 
     `least`: the prompt has at least this number of tokens, because vLLM stopped counting at the limit.
     """
@@ -49,7 +49,7 @@ class Overflow:
 
 
 def read_overflow(message: str, body: bytes | None = None) -> Overflow | None:
-    """Return the numbers in an error's message or JSON body (llama.cpp), or None if it is another error."""
+    """Return the token counts in an error's message or JSON body (llama.cpp), or None for another error."""
     overflow = _numbers(message[:_LONGEST])
     if overflow is not None:
         return overflow

@@ -1,13 +1,13 @@
-"""Names of the headers that are sent upstream, returned to the client, and shown to web pages.
+"""Names of headers that are sent upstream, returned to the client, or shown to web pages.
 
-They are here and not in `web`, because this package and `exchange` read responses and may not import `web`.
+They are not in `web`, because `upstream` and `exchange` read responses and must not import `web`.
 """
 
 from __future__ import annotations
 
 from proxy.upstream.client import UpstreamCall
 
-# The client's headers that are sent upstream unchanged, by their WSGI names. OpenAI's own are sent, too.
+# Client headers that are sent upstream unchanged, by their WSGI names. OpenAI's headers are sent, too.
 REQUEST = frozenset(("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA", "HTTP_VIA"))
 REQUEST_PREFIX = "HTTP_OPENAI_"
 # Header by which a load balancer keeps a conversation at one of several equal model servers.

@@ -1,4 +1,4 @@
-"""The models that a server lists, and the name that is sent upstream for a client's model. Sans-IO.
+"""The models that a server lists, and the upstream name of a client's model. No I/O.
 
 A card is an entry of `GET /v1/models`: `id`, `owned_by`, `created`, and on vLLM and SGLang `root`, `parent` and
 `max_model_len`; llama-server has its context in `meta.n_ctx`. llama-server and SGLang report more about
@@ -21,7 +21,7 @@ from proxy.healing.families import Shown
 # Prefix of the model names that Anthropic's clients send by default.
 CLAUDE = "claude-"
 _RULE = 'aliases: {"claude-*": NAME}'
-# Values of `owned_by`, and the kind of server.
+# The kind of server for each value of `owned_by`.
 _OWNERS = {"vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "llamacpp": "llamacpp", "llama.cpp": "llamacpp"}
 # Paths that report the model's path and the chat template, by kind of server.
 ABOUT = {"llamacpp": "/props", "sglang": "/get_model_info"}
@@ -29,9 +29,9 @@ _LISTED = 10
 _SHOWN = 100
 # Claude Code ignores other names in a gateway's list (`CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY`).
 _DISCOVERED = ("claude", "anthropic")
-# Characters that make a name a glob.
+# Wildcards of a glob.
 _WILD = re.compile(r"[*?[]")
-# Characters that a model's name may not have in a path.
+# Characters that are not allowed in a model's name in a path.
 _ODD = re.compile(r"[^A-Za-z0-9._:@+-]+")
 # The last second of the year 9999, the largest that can be formatted.
 _LAST_SECOND = 253_402_300_799
@@ -77,14 +77,10 @@ def _card(entry: JsonObject) -> ModelCard:
         owner=as_text(entry.get("owned_by")),
         root=as_text(entry.get("root")),
         parent=as_text(entry.get("parent")),
-        max_len=_context_length(entry),
+        # The fields of vLLM and of llama-server.
+        max_len=_count(entry.get("max_model_len")) or _count(as_object(entry.get("meta")).get("n_ctx")) or None,
         created=created if created <= _LAST_SECOND else 0,
     )
-
-
-def _context_length(entry: JsonObject) -> int | None:
-    """Return the context in tokens by vLLM's or llama-server's field, or None."""
-    return _count(entry.get("max_model_len")) or _count(as_object(entry.get("meta")).get("n_ctx")) or None
 
 
 def kind_of(cards: Iterable[ModelCard]) -> str:
@@ -94,7 +90,7 @@ def kind_of(cards: Iterable[ModelCard]) -> str:
 
 
 def _count(value: Json) -> int:
-    """Return the value as a whole number that is not negative; 0 for anything else."""
+    """Return a non-negative number as an integer, or 0 for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return max(int(value), 0)
@@ -103,9 +99,9 @@ def _count(value: Json) -> int:
 def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
     """Return the name that is sent upstream for the model that a Messages client calls `name`.
 
-    An alias of the rules comes first, then a name that the server has. Any other `claude-*` name means the only model
-    that is served. Raises NotFound if there are several: the message lists them, and the rule to write. Without cards
-    (the server did not answer) and for all other names, `name` is returned.
+    An alias of the rules comes first, then a name that the server has. Any other `claude-*` name means the only served
+    model. If there are several, NotFound is raised with their names and the rule to write. Without cards (the server
+    did not answer), and for all other names, return `name`.
     """
     if rules.has_alias(name):
         return rules.alias(name)
@@ -122,9 +118,9 @@ def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
 def listed_aliases(cards: Sequence[ModelCard], rules: Rules) -> tuple[ModelCard, ...]:
     """Return the cards of the rules' aliases for models of the list.
 
-    An alias without a star is listed as it is. Of the globs only those that begin with `claude` or `anthropic` are
-    listed, for Claude Code's gateway discovery, with the model's name for the star: `claude-*: Qwen/Qwen3-Coder` is
-    listed as `claude-Qwen3-Coder`. A name is listed only if it means its model and no server has a model of that name.
+    An alias without wildcards is listed unchanged. A glob is listed only if it begins with `claude` or `anthropic`, for
+    Claude Code's gateway discovery. The model's name replaces the star: `claude-*: Qwen/Qwen3-Coder` is listed as
+    `claude-Qwen3-Coder`. A name is listed only if it resolves to its model and no server has a model with that name.
     """
     served = {card.id: card for card in cards}
     listed: dict[str, ModelCard] = {}
@@ -145,7 +141,7 @@ def _listed_name(glob: str, model: str) -> str:
 
 
 def all_cards(own: Sequence[ModelCard], others: Iterable[ModelCard], rules: Rules) -> tuple[ModelCard, ...]:
-    """Return the main server's cards, then those of other servers and of the aliases under names not listed yet."""
+    """Return the main server's cards, then those of other servers and of aliases under names not listed yet."""
     new = {card.id: card for card in others}
     for card in own:
         new.pop(card.id, None)

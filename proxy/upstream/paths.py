@@ -7,6 +7,6 @@ COMPLETIONS = "/v1/completions"
 MODELS = "/v1/models"
 # vLLM's; llama-server's differs.
 TOKENIZE = "/tokenize"
-# Of servers that have the Messages API (llama-server, newer vLLM), and of the proxy.
+# Path of the proxy, and of servers with the Messages API (llama-server, newer vLLM).
 MESSAGES_COUNT_TOKENS = "/v1/messages/count_tokens"
 HEALTH = "/health"

@@ -1,4 +1,4 @@
-"""Responses of model servers: decompression, whole bodies, errors, and responses that are forwarded unchanged."""
+"""Reads responses of model servers: decompression, whole bodies, errors and unchanged responses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from proxy.upstream.headers import ERROR, PASSED, response_headers
 _MAX_QUOTED = 300
 # Content codings that are decoded.
 KNOWN = frozenset(("gzip", "x-gzip", "deflate"))
-# Size of one decompressed piece: a few bytes may expand to gigabytes.
+# The size of one decompressed piece. A few bytes may expand to gigabytes.
 _PIECE = 256 * 1024
-# Bytes that are passed to zlib at a time: it copies the bytes after the end of a stream.
+# The number of bytes passed to zlib at a time. It copies all bytes after the end of a stream.
 _STEP = 4 * 1024
-# A decoded body may be as large as a whole response, or this many times what was received.
+# The size of a decoded body is limited to MAX_ANSWER or, if larger, this multiple of the received bytes.
 _MAX_RATIO = 100
 # Window sizes of zlib: with gzip's or zlib's header, and without one.
 _HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
@@ -33,7 +33,7 @@ _HEADED, _RAW = 32 + zlib.MAX_WBITS, -zlib.MAX_WBITS
 class Decoder:
     """Incremental decoder for gzip and deflate.
 
-    `over` returns whether the decoded stream has ended: then bytes after the end of the compression are ignored.
+    `over` returns whether the decoded stream has ended. Bytes after the end of the compression are then ignored.
     """
 
     def __init__(self, over: Callable[[], bool] = lambda: False) -> None:
@@ -43,7 +43,7 @@ class Decoder:
         self._received = self._decoded = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield what the next bytes add to the decoded body. Raises UpstreamBroken or LimitExceeded."""
+        """Decode the next bytes and yield the result in pieces. Raises UpstreamBroken or LimitExceeded."""
         self._received += len(data)
         if self._undoing is None:
             # Some servers send deflate without its header; the first two bytes show it.
@@ -73,12 +73,12 @@ class Decoder:
                 raise LimitExceeded("the size of a compressed answer", MAX_ANSWER)
             if piece:
                 yield piece
-            # After a piece of full size there may be more, although all bytes were taken.
+            # After a full piece, zlib may have more output even if it has taken all input.
             is_full = len(piece) == _PIECE and not undoing.eof
             data = undoing.unused_data if undoing.eof else undoing.unconsumed_tail
 
     def finish(self) -> None:
-        """Raise UpstreamBroken if the compression has not ended."""
+        """Raise UpstreamBroken if the compressed data is incomplete."""
         if self._received and (self._undoing is None or not self._undoing.eof):
             raise UpstreamBroken("the model server's compressed answer broke off")
 
@@ -86,10 +86,10 @@ class Decoder:
 def decoded(
     call: UpstreamCall, parts: Iterator[bytes | None], over: Callable[[], bool] = lambda: False
 ) -> Iterator[bytes | None]:
-    """Yield the parts of a body without their compression, although `identity` was requested (RFC 9110, 8.4).
+    """Yield the decompressed parts of a body. Servers may compress although `identity` was requested (RFC 9110, 8.4).
 
-    The first part arrives with the head, as before. `over` is that of `Decoder`. An error in an unknown coding has an
-    empty body; any other response in one raises UpstreamBroken.
+    The first part still arrives with the head. `over` is that of `Decoder`. For an unknown coding, an error response
+    has an empty body, and any other response raises UpstreamBroken.
     """
     undoing: Decoder | None = None
     first = True
@@ -121,9 +121,10 @@ def decoded(
 def read_body(
     parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
 ) -> Generator[None, None, bytes]:
-    """Return all parts joined; yield if a part is None.
+    """Return all parts joined. Yield for each part that is None.
 
-    Raises UpstreamBroken over the limit, and if the response breaks off. Without `strict`, returns what came before.
+    Raises UpstreamBroken if the body exceeds the limit or breaks off. Without `strict`, returns the bytes received so
+    far instead.
     """
     received: list[bytes] = []
     size = 0
@@ -145,7 +146,7 @@ def read_body(
 def fetch(
     upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
 ) -> tuple[int, bytes]:
-    """Send a GET: return the status and at most `limit` bytes of the body, within about this number of seconds.
+    """Send a GET and return the status and at most `limit` bytes of the body, within about `seconds`.
 
     Raises an UpstreamError if there is no response.
     """
@@ -162,7 +163,7 @@ def fetch(
 
 @dataclass(frozen=True, slots=True)
 class PassthroughResponse:
-    """A response that is forwarded unchanged. `length` is the body's length in bytes, if the server sent it."""
+    """A response to forward unchanged. `length` is the body's length in bytes, or None if unknown."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -171,10 +172,10 @@ class PassthroughResponse:
 
 
 def pass_through(call: UpstreamCall, wait: AnswerWait) -> PassthroughResponse:
-    """Wait for the head of the response to a request that was sent.
+    """Wait for the head of a response, and return the response.
 
-    Raises a ProxyError while nothing has arrived; a response that breaks off later raises it out of `parts`. The caller
-    closes the call.
+    Raises a ProxyError if no head arrives. If the response breaks off later, `parts` raises it. The caller closes the
+    call.
     """
     parts = wait.receive(call)
     first = next(parts, b"")
@@ -190,7 +191,7 @@ def pass_through(call: UpstreamCall, wait: AnswerWait) -> PassthroughResponse:
 def error_of_response(call: UpstreamCall, body: bytes, secrets: tuple[str, ...] = ()) -> ProxyError:
     """Return the error of a response other than 200: its own status and message, in the OpenAI shape.
 
-    The `secrets` are masked before the message is cut, which could leave half a key.
+    The `secrets` are masked before the message is truncated, which could leave part of a key.
     """
     status = call.status
     if 300 <= status < 400:
@@ -214,7 +215,7 @@ def _error_of(status: int, body: bytes) -> UpstreamRefused:
         if isinstance(error, dict):
             return refusal(error, status=status, body=body)
         if isinstance(parsed.get("message"), str):
-            return refusal(parsed, status=status)  # vLLM's older, flat form
+            return refusal(parsed, status=status)  # older vLLM sends the error without an `error` object
         text = _words(error or parsed.get("detail"))
         if text:
             return refusal(text[:_MAX_QUOTED], status=status)
@@ -224,7 +225,7 @@ def _error_of(status: int, body: bytes) -> UpstreamRefused:
 def _words(error: Json) -> str:
     """Return the text of an error that is not an object: vLLM's 401 has a string, FastAPI's 422 a list.
 
-    Of that list only place and message are used: it also holds the client's own input.
+    Only the place and the message of the list's items are used, because they also contain the client's input.
     """
     if not isinstance(error, list):
         return error if isinstance(error, str) else ""
@@ -237,7 +238,7 @@ def _words(error: Json) -> str:
 
 
 def _described(status: int, body: bytes) -> str:
-    """Return a message for an error that is not JSON: plain text, or an HTML page of another proxy."""
+    """Return a message for an error that is not JSON: plain text, or the HTML page of another proxy."""
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -24,12 +24,12 @@ from proxy.worker.snapshot import Snapshot
 # A host with its port, which may be empty (RFC 3986, 3.2.3): a name or an IPv4 address, or an IPv6 one in brackets.
 _HOST = re.compile(r"(?:([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)|\[([0-9a-f.]*:[0-9a-f:.]*)\])(?::[0-9]{0,5})?")
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#]*)")
-# Headers of a web page, or of a front that forwards requests of others: these, X-Forwarded-*, and the ones with an
-# address (X-Real-IP, CF-Connecting-IP, True-Client-IP, X-Client-IP).
+# Headers of web pages and of reverse proxies, including those with an address (X-Real-IP, CF-Connecting-IP,
+# True-Client-IP, X-Client-IP).
 _OF_OTHERS = re.compile(r"HTTP_(?:ORIGIN|FORWARDED|VIA|X_FORWARDED.*|.*IP(?:V[46])?)")
 _LOCAL_ONLY = (
-    "without an admin key this path answers only programs on this machine that ask for it by a loopback address, and "
-    "{}; ask there, or set admin_key_file"
+    "without an admin key, this path is available only to programs on this machine through a loopback address, but {}; "
+    "use a loopback address, or set admin_key_file"
 )
 _METHODS = "GET, HEAD, POST, PUT, DELETE, OPTIONS"
 _PLAIN_LIST = re.compile(r"[A-Za-z0-9_, -]{1,1000}")
@@ -63,8 +63,8 @@ def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
 def _check_page(environ: Mapping[str, Any], keys: Keys) -> None:
     """Raise Unauthorized or Forbidden unless the request may use the live page.
 
-    A browser asks its user for the key (HTTP Basic, any name), and sends it with every request to this host: so a
-    request that another page causes is refused.
+    A browser asks its user for the key (HTTP Basic, any name) and then sends it with every request to this host. A
+    request from another page is therefore rejected, even with the key.
     """
     own, elsewhere = is_of_own_page(environ), comes_from_elsewhere(environ)
     if not keys.admin:
@@ -95,7 +95,7 @@ def _why_not_local(environ: Mapping[str, Any], *, of_page: bool = False) -> str:
     host = environ.get("HTTP_HOST", "").lower()
     name, address = _read_host(host)
     if host.endswith(":") or not (name == "localhost" if address is None else address.is_loopback):
-        return "the Host of this request is no loopback address"
+        return "the Host of this request is not a loopback address"
     for header in environ:
         if _OF_OTHERS.fullmatch(header) and not (of_page and header == "HTTP_ORIGIN"):
             return f"this request has the header {header.removeprefix('HTTP_').replace('_', '-').title()}"
@@ -110,14 +110,14 @@ def is_of_own_page(environ: Mapping[str, Any]) -> bool:
 
 
 def comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
-    """Return whether a header names any other page."""
+    """Return whether a header names another page as the sender."""
     if environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site"):
         return True
     return _page_origin(environ) is not None and not is_of_own_page(environ)
 
 
 def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
-    """Raise Forbidden for a web page that is not in `origins`, or that uses a name which is not this proxy's.
+    """Raise Forbidden for a web page that is not in `origins`, or that uses a foreign host name for this proxy.
 
     The proxy's names are `localhost`, addresses, and the hosts of `origins`.
     """
@@ -125,15 +125,15 @@ def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:
     if origin is None:
         return
     if not _allows(origins, origin.lower()):
-        named = f"the web page {origin[:100]!r}" if origin else "a web page that does not say which it is"
+        named = f"the web page {origin[:100]!r}" if origin else "an unnamed web page"
         words = f"this request comes from {named}, which may not ask here; if it shall, list it in origins"
         raise Forbidden(words, "page")
     host = environ.get("HTTP_HOST", "")
     name, address = _read_host(host.lower())
     own_names = {"localhost", *(_read_host(each.partition("://")[2])[0] for each in origins)}
-    # DNS cannot change what an address means.
+    # DNS rebinding needs a name, so addresses are safe.
     if address is None and (not name or name not in own_names):
-        words = f"this request of a web page is for the host {host[:100]!r}; if that is this proxy"
+        words = f"this request from a web page is for the host {host[:100]!r}; if that is this proxy"
         raise Forbidden(f"{words}, add https://HOST to origins", "page")
 
 
@@ -152,7 +152,7 @@ def _allows(origins: Sequence[str], origin: str) -> bool:
     if "*" in origins:
         return True
     match = _ORIGIN.fullmatch(origin)
-    if match is None:  # `null` is the origin of every sandbox and file
+    if match is None:  # `null` is the origin of all sandboxed pages and local files
         return False
     scheme, host = match.groups()
     if host and not _HOST.fullmatch(host):

@@ -1,6 +1,6 @@
-"""The checks of a request before its view; none of them asks the network.
+"""Checks a request before its view. No check uses the network.
 
-What a dialect makes of the body is left to its view, which may have to ask the model server.
+The view reads the body in its dialect, because that may require a request to the model server.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from proxy.worker.state import WorkerState
 
 # The key of the WSGI environment for the request's turn to compute (server/pump_worker.py).
 TURN = "tool_proxy.turn"
-# `Retry-After` of a client that has too many requests running, in seconds: when one ends is not known.
+# `Retry-After` in seconds for a client with too many running requests. The end of a request cannot be predicted.
 _WAIT = 2
-# Strings are skipped whole, also one that never ends. Only for bodies that are refused anyway.
+# Matches strings whole, so that brackets in them are skipped. Used only for bodies that are rejected anyway.
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
 
 
@@ -51,7 +51,7 @@ class BodyTooSlow(BadRequest):
 
 
 def begin(worker: WorkerState, request: Request) -> RequestContext:
-    """Return the context of a new request; it counts as active until `RequestContext.give_back`."""
+    """Return the context of a new request, which counts as active until `RequestContext.give_back`."""
     environ = request.environ
     path, request_secrets = request.path, secrets(environ)
     keep_secrets(request_secrets)
@@ -72,7 +72,7 @@ def begin(worker: WorkerState, request: Request) -> RequestContext:
 
 
 def check_target(environ: Mapping[str, Any]) -> None:
-    """Raise BadRequest for a target that two readers may read differently: one without Host, or an absolute URL."""
+    """Raise BadRequest for an ambiguous target: a request without Host, or an absolute URL."""
     # HTTP/1.0 has no Host (RFC 9112, 3.2).
     if environ.get("SERVER_PROTOCOL") == "HTTP/1.1" and not environ.get("HTTP_HOST"):
         raise BadRequest("the request has no Host header")
@@ -89,9 +89,9 @@ def check_loop(environ: Mapping[str, Any], pseudonym: str) -> None:
 
 
 def find_target(request: Request, settings: Settings) -> tuple[Route | None, str | None]:
-    """Return the route of a request and, taken from its arguments, the client in its path; None for each.
+    """Return the route of a request and the client in its path, or None for each. The view does not get the client.
 
-    Raises NotFound for what Flask would redirect.
+    Raises NotFound for a path that Flask would redirect.
     """
     path = request.path
     if isinstance(request.routing_exception, RequestRedirect):
@@ -107,12 +107,12 @@ def find_target(request: Request, settings: Settings) -> tuple[Route | None, str
 
 
 def is_listed(path: str, settings: Settings) -> bool:
-    """Return whether `settings.pass_through` lists a path, given without its client, that has no route of its own."""
+    """Return whether `settings.pass_through` lists a path that has no route of its own. `path` excludes the client."""
     return path in settings.pass_through and not routes.is_api(path)
 
 
 def is_of_live_page(request: Request) -> bool:
-    """Return whether the live page asks for something of its own, which `origins` need not allow."""
+    """Return whether the live page requests one of its own paths, which needs no entry in `origins`."""
     if request.routing_exception is not None or not is_of_own_page(request.environ):
         return False
     return routes.BY_PATH[request.endpoint or ""] in routes.LIVE_PAGE
@@ -127,7 +127,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
     if key is not None and key.requests_per_minute:
         wait = shared.rate_limit(f"key {key.name}", key.requests_per_minute)
         if wait:
-            words = f"the key {key.name} has {key.requests_per_minute} requests a minute (requests_per_minute)"
+            words = f"the key {key.name} may send {key.requests_per_minute} requests per minute (requests_per_minute)"
             raise TooMany(words, "rate", wait)
     if route.takes_thread:
         ctx.take_thread()
@@ -142,15 +142,15 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
     check_named_model(key, route, ctx.body)
     if key.streams and route.keeps_model_busy:
         if not shared.acquire_slot(f"key {key.name}", key.streams):
-            words = f"the key {key.name} has {key.streams} requests under way already (streams)"
+            words = f"the key {key.name} already has {key.streams} concurrent requests (streams)"
             raise TooMany(words, "streams", _WAIT)
         ctx.held.append(partial(shared.release_slot, f"key {key.name}"))
 
 
 def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
-    """Check the model of a body that is sent upstream unchanged; dialects check the model's name at the server.
+    """Check the model in a body that is sent upstream unchanged. In dialects, the view checks the upstream name.
 
-    Raises Forbidden, and BadRequest where another reader may find another model.
+    Raises Forbidden, or BadRequest if the model is ambiguous.
     """
     if key.restricted and route.names_model:
         named = named_model(body)
@@ -159,9 +159,9 @@ def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
 
 
 def named_model(body: bytes) -> str:
-    """Return the model that a body requests, or "". Raises BadRequest if another reader may find another model.
+    """Return the model that a body requests, or "". Raises BadRequest if it is ambiguous.
 
-    For keys that may not use every model: a body that is forwarded unchanged must mean the same to the server.
+    A key may be restricted to some models, so the server must not find another model in the forwarded body.
     """
     try:
         pairs = json.loads(body, object_pairs_hook=_Pairs)
@@ -185,18 +185,18 @@ class _Pairs(list[tuple[str, Json]]):
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
     """Return the whole body of a WSGI request.
 
-    Werkzeug silently truncates a chunked body at its limit and takes a short one for whole, so it is read here.
+    Werkzeug silently truncates a chunked body at its limit and accepts an incomplete body, so it is not used here.
 
     Raises BodyTooLarge over `limit` bytes, BadRequest if it is incomplete, BodyTooSlow, and Unavailable if the worker
     ends.
     """
     if environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() not in ("", "identity"):
-        raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it as it is")
+        raise UnsupportedEncoding("the body is compressed (Content-Encoding); send it uncompressed")
     if environ.get("HTTP_TRANSFER_ENCODING", "chunked").strip().lower() != "chunked":
         raise BadRequest("the transfer coding must be chunked (Transfer-Encoding)")
     length = environ.get("CONTENT_LENGTH", "")
     announced = int(length) if length.isdecimal() else None
-    # One byte over the limit shows that there is more.
+    # Reading one byte beyond the limit shows whether the body is too large.
     size = (limit + 1 if environ.get("wsgi.input_terminated") is True else 0) if announced is None else announced
     body = b""
     if 0 < size <= limit + (announced is None):
@@ -216,42 +216,42 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
 
 
 def parse_body(raw: bytes) -> JsonObject:
-    """Return the JSON object of a body. Raises BadRequest that says where it is invalid or too deep."""
+    """Return the JSON object of a body. Raises BadRequest with the place of an error or of too deep nesting."""
     try:
         body = load_json(raw)
     except ValueError:
         raise _not_json(raw) from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
-    # Most bodies have fewer brackets than the limit, and need no count.
+    # Most bodies have fewer brackets than the limit, so their depth need not be measured.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body, MAX_DEPTH):
         raise _too_deep(raw)
     return body
 
 
 def _not_json(raw: bytes) -> BadRequest:
-    """Return the error of an invalid body, in the words of Python's own decoder."""
+    """Return the error for an invalid body, with the message of Python's JSON decoder."""
     try:
         _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except json.JSONDecodeError as error:
         position = f"line {error.lineno}, column {error.colno} (character {error.pos})"
-        return BadRequest(f"the body is no JSON: {error.msg} at {position}")
+        return BadRequest(f"the body is not valid JSON: {error.msg} at {position}")
     except UnicodeDecodeError as error:
-        return BadRequest(f"the body is no UTF-8: byte {error.start} cannot be read")
+        return BadRequest(f"the body is not valid UTF-8: byte {error.start} cannot be decoded")
     except RecursionError:
         return _too_deep(raw)
     except ValueError as error:
         constants = (token.start() for token in _TOKEN.finditer(raw) if token.group()[:1] in b"NI-")
         place = next((f", at byte {start}" for start in constants), "")
-        return BadRequest(f"the body is no JSON: {error}{place}")
-    return BadRequest("the body is no JSON")
+        return BadRequest(f"the body is not valid JSON: {error}{place}")
+    return BadRequest("the body is not valid JSON")
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON value")
+    raise ValueError(f"{word} is not a JSON value")
 
 
-# Kept, as `json.loads` would build one per body.
+# Built once: `json.loads` would build one per body.
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
 
 

@@ -1,4 +1,4 @@
-"""The reply to a request for a completion, in any dialect: prepared, sent upstream, repaired, streamed or whole."""
+"""Answers completion requests in any dialect: prepares them, sends them upstream, and returns the repaired reply."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from proxy.worker.state import WorkerState
 
 log = logging.getLogger("proxy")
 
-# gunicorn's worker sets this to receive the wait of a stream, which its pump then drives (server/pump.py).
+# WSGI key of a function that hands the wait object of a stream to the pump (server/pump.py).
 HAND_OVER = "tool_proxy.hand_over"
-# Time limit to count the tokens of a text, in seconds; the end of a reply waits for it.
+# Time limit in seconds for counting tokens. The end of a reply waits for the count.
 _COUNT_SECONDS = 1.0
 
 
@@ -87,7 +87,7 @@ def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest
 
 
 def _ending(ctx: RequestContext, prepared: PreparedRequest, plan: HealPlan) -> JsonObject | None:
-    """Return the answer that ends a conversation with too many calls or the same call again and again, or None.
+    """Return the answer that ends a conversation with too many or repeated calls, or None.
 
     A model that repeats a call with the same result is logged (F92).
     """
@@ -105,7 +105,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     parse = profile.parse
     if parse == "auto":  # docs/configuration.md: who parses
         parse = "proxy" if snapshot.parses(chat.model) else "server"
-    # How a server is made to leave calls alone depends on its kind; without tools there are no calls.
+    # The way to disable a server's parser depends on its kind. Without tools there are no calls to parse.
     kind = server.kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
     ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
     timeouts = Timeouts(
@@ -145,7 +145,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
 
 @dataclass(frozen=True, slots=True)
 class _ServerOfRequest:
-    """The model server of one request, and what is known of it (`exchange.Upstream`)."""
+    """The model server of one request (implements `exchange.attempt.Upstream`)."""
 
     snapshot: Snapshot
     prepared: PreparedRequest
@@ -166,8 +166,8 @@ class _ServerOfRequest:
         model = self.prepared.chat.model
         if self.worker.learn(model, ids):
             entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.worker.lessons_of(model)))
-            words = "the model server refused a request for model %r and took it healed, as all are from now on; %s: %s"
-            log.warning(words, model[:100], "to keep that, put first in models of rules.yaml", entry)
+            words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
+            log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
 
 
 def _engine(
@@ -175,8 +175,8 @@ def _engine(
 ) -> Engine:
     """Return the engine for one try.
 
-    `parse` says who looks for calls in the first try. With `hold_broken` a call that cannot be read is held, as it may
-    be asked for again. `forced` is the tool that this try forces, or "".
+    `parse` is the parser of the first try. `hold_broken`: hold an unreadable call, because another try may replace it.
+    `forced` is the tool that this try forces, or "".
     """
     ordered = not prepared.dialect.verbatim  # the blocks of Messages
     apart = thoughts_in_text(prepared.thoughts, prepared.profile, "proxy" if raw_text else parse, blocks=ordered)
@@ -197,8 +197,8 @@ def _engine(
 def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
     """Yield and count the parts of a body.
 
-    If they break off, the connection is cut, so that the client does not take the body for complete. `parts` is not
-    closed here: the generator may never start (a HEAD request, a client that is gone).
+    If the body breaks off, the connection is shut down, so that the client does not mistake the body for complete.
+    `parts` is closed elsewhere, because this generator may never start (a HEAD request, a client that is gone).
     """
     try:
         for part in parts:
@@ -230,7 +230,7 @@ def whole_body(call: UpstreamCall, wait: AnswerWait) -> bytes:
 
 
 def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:
-    """Return the number of tokens of a text by `/tokenize` of vLLM or llama.cpp, or 0 if the server does not say."""
+    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown."""
     body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
     wait = AnswerWait(None, Timeouts(_COUNT_SECONDS, total=_COUNT_SECONDS, until_complete=True))
     try:

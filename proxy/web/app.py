@@ -1,4 +1,4 @@
-"""The WSGI application: a view for each route, what runs before and after it, and errors in the path's dialect."""
+"""The WSGI application: the view of each route, the steps before and after it, and errors in the path's dialect."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
 
 
 class _App(Flask):
-    """Flask without what it would look up again for each request."""
+    """Flask with faster per-request steps: views are synchronous, and routing ignores the host."""
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function: all views are synchronous."""
+        """Return the function unchanged, because all views are synchronous."""
         return func
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
-        """Return the routes of a request: they depend on its path alone, not on `Host`."""
+        """Return the URL adapter of a request. Routes depend only on the path, not on `Host`."""
         if request is None:
             return None
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
@@ -61,7 +61,7 @@ class _App(Flask):
 def create_app(page: Mapping[routes.Route, View] | None = None) -> Flask:
     """Return one worker's application, from the environment and the rules file. Raises RulesError.
 
-    `page` are the views of the live page, which is in a package above.
+    `page` are the views of the live page. They are passed in because their package imports this one.
     """
     set_up_logging()
     worker = start_worker()
@@ -88,7 +88,7 @@ def make_app(worker: WorkerState, page: Mapping[routes.Route, View] | None = Non
 
 
 def _views() -> dict[routes.Route, View]:
-    """Return the view of each route but the live page's."""
+    """Return the view of each route, except for those of the live page."""
     return {
         routes.CHAT: partial(reply, prepare_chat),
         routes.MESSAGES: partial(reply, prepare_messages),
@@ -125,7 +125,7 @@ def _url_map(answered: tuple[routes.Route, ...]) -> Map:
 
 
 def _before_request(worker: WorkerState) -> Response | None:
-    """Check a request before its view, and answer it here if it has none: OPTIONS, listed paths."""
+    """Check a request before its view. Return the response to requests without a view: OPTIONS and listed paths."""
     request = current_request()
     environ = request.environ
     request.context = context = admission.begin(worker, request)
@@ -135,7 +135,8 @@ def _before_request(worker: WorkerState) -> Response | None:
         check_web_page(environ, snapshot.settings.origins)
         context.cors = cors(environ)
     if request.method == "OPTIONS":
-        return _options(request)
+        allowed = _allowed(request)
+        return Response(status=204, headers={"Allow": allowed} if allowed else None)
     route, client = admission.find_target(request, snapshot.settings)
     context.route = route
     if route is None:
@@ -148,14 +149,8 @@ def _before_request(worker: WorkerState) -> Response | None:
     return None if request.routing_exception is None else passed(route.path)
 
 
-def _options(request: ClientRequest) -> Response:
-    """Answer `OPTIONS` of any path: 204, with the methods of the path."""
-    allowed = _allowed(request)
-    return Response(status=204, headers={"Allow": allowed} if allowed else None)
-
-
 def _allowed(request: ClientRequest) -> str:
-    """Return the methods of a path that exists for other methods than this one, or ""."""
+    """Return the supported methods if the path exists but not for the requested method, else ""."""
     missing, settings = request.routing_exception, request.context.snapshot.settings
     if missing is not None and admission.is_listed(routes.without_client(request.path), settings):
         return ", ".join([*routes.LISTED_METHODS, "OPTIONS"])
@@ -164,7 +159,7 @@ def _allowed(request: ClientRequest) -> str:
 
 
 def _closing(response: Response) -> Response:
-    """Complete the headers of a response. When it is closed, the request has ended."""
+    """Complete the headers of a response, and end the request when the response is closed."""
     ctx = request_context()
     if ctx.cors:
         response.headers.update(ctx.cors)
@@ -175,7 +170,7 @@ def _closing(response: Response) -> Response:
 
 
 def _ended(ctx: RequestContext, status: int, length: int) -> None:
-    """Record a request that has ended, and give back its resources.
+    """Record a request that has ended, and release its resources.
 
     The response is not an argument: it refers to this call, and the cycle would keep the request's texts in memory.
     """
@@ -190,14 +185,14 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
             step()
     finally:
         ctx.give_back()
-    ctx.outcome.failure = None  # its traceback refers to all of the request's way
+    ctx.outcome.failure = None  # its traceback keeps the request's frames alive
 
 
 def _proxy_error(error: ProxyError) -> Response:
     """Return an error of the proxy in the shape of the path's API."""
     ctx = request_context()
     mask_error(error, ctx.secrets)
-    # A stream keeps its error, whose traceback would keep the stream.
+    # A stream stores its error; the error's traceback would keep the stream alive.
     error.with_traceback(None)
     if isinstance(error, ClientGone):
         ctx.outcome.lose_client(error)
@@ -217,15 +212,15 @@ def _proxy_error(error: ProxyError) -> Response:
 
 
 def _http_error(error: HTTPException) -> Response:
-    """Return an error of Flask's own, which it would write in HTML, in the shape of the path's API."""
+    """Return one of Flask's errors in the shape of the path's API instead of HTML."""
     request = current_request()
     path, allowed = request.path, _allowed(request)
     if allowed:
-        words = f"{path} takes {allowed}, not {request.method}"
+        words = f"{path} supports {allowed}, not {request.method}"
         refused: ProxyError = MethodNotAllowed(words)
         if "HTTP_UPGRADE" in request.environ and routes.asks_in_responses(path):
             # Codex asks for a WebSocket first; only after 426 does it send its request without waiting.
-            refused = UpgradeRefused(f"{path} speaks no WebSocket; send the request with POST")
+            refused = UpgradeRefused(f"{path} does not support WebSocket; send the request with POST")
         refused.headers = (("Allow", allowed),)
     elif isinstance(error, NoSuchPath):
         known = ", ".join(routes.shown_paths(request.context.snapshot.settings.pass_through))

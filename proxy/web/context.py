@@ -33,10 +33,10 @@ _UNKNOWN = Thoughts(unknown=True)
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A client's request as a chat completion, and how its reply is written.
+    """A client's request in the internal form, with its server and the dialect of its reply.
 
-    `headers` are all headers for `server`. `family` is the model's; `thoughts` says how reasoning is marked in the text
-    of the reply.
+    `headers` are all headers for `server`. `thoughts` describes how reasoning is marked in the text of the reply.
+    `family` is the model's family.
     """
 
     chat: ChatRequest
@@ -52,13 +52,17 @@ class PreparedRequest:
 class RequestContext:
     """One client request: the rules in force when it arrived, its sender, its resources and its results.
 
-    `socket` is the client's under gunicorn; without it (test client) only the upstream is watched. `turn` is released
-    while the request waits, if there is one. `held` are the functions that give back its resources (`give_back`);
-    `holds_thread` is true while it counts as one that may hold a thread for long. `in_messages`: answers and errors are
-    in the Messages dialect. `route` is None until it is found, `prepared` unless a model is asked through a dialect.
-    `key` is the client key that was accepted, `denied` the reason of a rejection, `upstream_key` the key that is sent
-    upstream; no log may show its `secrets`. `seed` is for the ids of its calls, `cors` are headers for the web page
-    that sent it. `events` is the number of events sent; `recording` has the bodies if the live page may show them.
+    - `socket`: the client's socket under gunicorn; None for a test client, where only the upstream is watched.
+    - `turn`: the turn to compute, released while the request waits; or None.
+    - `held`: functions that release the request's resources (`give_back`).
+    - `holds_thread`: the request counts as one that may use a thread for long.
+    - `in_messages`: the answer or error is in the Messages dialect.
+    - `route`: None until it is found. `prepared`: None unless the request asks a model through a dialect.
+    - `key`: the accepted client key. `denied`: the reason of a rejection. `upstream_key`: the key to send upstream.
+    - `secrets`: values that no log may show.
+    - `seed`: the seed for call ids.
+    - `cors`: headers for the web page that sent the request.
+    - `sent` and `events`: the bytes and events sent. `recording`: the bodies, if the live page may show them.
     """
 
     id: str
@@ -94,33 +98,33 @@ class RequestContext:
         return "own" if self.route is None else self.route.dialect
 
     def server_key(self, model: str | None) -> str:
-        """Return the key for the server of a model (None: the main server), or ""; no log or error shows it."""
+        """Return the key for the server of a model (None: the main server), or "", and mask it in logs and errors."""
         key = self.snapshot.server_key(model, self.upstream_key)
         self.add_secret(key)
         return key
 
     def add_secret(self, secret: str) -> None:
-        """Mask a secret, if it is not empty, in what is logged and reported from now on."""
+        """Mask a secret in all further logs and errors. Ignores ""."""
         if secret and secret not in self.secrets:
             self.secrets = (secret, *self.secrets)[:MAX_SECRETS]
             keep_secrets(self.secrets)
 
     def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
-        """Return the healings for a model, by its family, the rules and earlier refusals."""
+        """Return the healings for a model from its family, the rules and earlier errors of its server."""
         return self.snapshot.rules.heal_plan(model, family).learnt(self.worker.lessons_of(model))
 
     def wait(self, timeouts: Timeouts) -> AnswerWait:
-        """Return the wait for a response of the model server, which ends when the client leaves or the worker stops."""
+        """Return a wait object for a response. Its wait ends if the client disconnects or the worker stops."""
         return AnswerWait(self.socket, timeouts, self.worker.drain, turn=self.turn)
 
     def take_thread(self) -> None:
-        """Count the request as one that may hold a thread for long. Raises Unavailable if there are too many."""
+        """Count the request as one that may use a thread for long. Raises Unavailable if there are too many."""
         self.worker.take_thread()
         self.holds_thread = True
         self.held.append(self.return_thread)
 
     def return_thread(self) -> None:
-        """Stop counting it so, also before it has ended."""
+        """Stop counting the request as one that uses a thread."""
         if self.holds_thread:
             self.holds_thread = False
             self.worker.return_thread()
@@ -131,7 +135,7 @@ class RequestContext:
         self.held.append(self.worker.return_stream)
 
     def give_back(self) -> None:
-        """Give back all resources, the newest first, even if one of the functions fails."""
+        """Release all resources, newest first, even if one of the functions fails."""
         try:
             while self.held:
                 self.held.pop()()
@@ -140,7 +144,7 @@ class RequestContext:
                 self.give_back()
 
     def check_model(self, model: str) -> None:
-        """Raise Forbidden if its key may not use a model, named as the model server knows it."""
+        """Raise Forbidden if the client key may not use a model, given by its upstream name."""
         if self.key is not None:
             self.key.check_model(model)
 

@@ -1,4 +1,4 @@
-"""Headers: those of a request that are sent upstream, the keys and ids in them, and those of our answers.
+"""Request headers to send upstream, the keys and ids in them, and response headers.
 
 Which headers are forwarded is in the tables of `proxy/upstream/headers.py`.
 """
@@ -21,7 +21,7 @@ from proxy.codec.secrets import masked_text
 from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
-# Proxies in between must not buffer a stream.
+# Tell reverse proxies not to buffer a stream.
 STREAM_HEADERS = (
     ("Content-Type", "text/event-stream; charset=utf-8"),
     ("Cache-Control", "no-cache"),
@@ -31,9 +31,9 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _WORDS = re.compile("[A-Z]+")
 _BETWEEN = re.compile('[ ,;="]+')
 _LONG = 16
-# More secrets than any client sends.
+# The maximum number of secrets of one request.
 MAX_SECRETS = 16
-# Repeating the request gives the same error; SDKs learn that from a header.
+# Statuses for which a retry is useless. SDKs learn that from a header.
 _PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422, 508))
 
 
@@ -44,7 +44,7 @@ def upstream_headers(
     upstream_key: str,
     own: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the headers sent upstream: an allowlist, then the proxy's `own`, which no client can set.
+    """Return the headers to send upstream: allowed headers of the client, then the proxy's `own`, which win.
 
     The key is always sent as `Bearer`, the only form that vLLM accepts.
     """
@@ -54,7 +54,7 @@ def upstream_headers(
     ours = {} if own is None else own
     reserved = {name.lower() for name in ours}
     for key, value in environ.items():
-        # A slice is faster than `startswith`, and this is done for each name in the environment.
+        # A slice is faster than `startswith`, and this loop runs for every name in the environment.
         if key in REQUEST or key[: len(REQUEST_PREFIX)] == REQUEST_PREFIX:
             name = _field_name(key)
             if name.lower() not in reserved:
@@ -81,13 +81,15 @@ def credential(environ: Mapping[str, Any]) -> str:
 
 
 def key_bytes(environ: Mapping[str, Any]) -> bytes:
-    """Return the client's key as bytes; in WSGI, each character is one byte."""
+    """Return the client's key as bytes. In WSGI, each character stands for one byte."""
     return credential(environ).encode("latin-1", "replace")
 
 
 def owner_digest(environ: Mapping[str, Any]) -> bytes:
-    """Return a digest that identifies a client without a client key: of its key, as in the file of client keys, or of
-    an Authorization of another scheme (`Basic …`).
+    """Return a digest that identifies a client without a client key.
+
+    It is the digest of the key that the client sent, as in the file of client keys, or of an Authorization of another
+    scheme (`Basic …`).
     """
     key = key_bytes(environ) or environ.get("HTTP_AUTHORIZATION", "").encode("latin-1", "replace")
     return sha256(key).digest()
@@ -111,7 +113,7 @@ def secrets(environ: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def request_id(environ: Mapping[str, Any], request_secrets: tuple[str, ...]) -> str:
-    """Return the client's own request id if it is a plain word without secrets, else a new one."""
+    """Return the client's own request id if it is a plain word and not a secret, else a new id."""
     client_id = str(environ.get("HTTP_X_REQUEST_ID", ""))
     usable = _REQUEST_ID.fullmatch(client_id) and masked_text(client_id, request_secrets) == client_id
     return client_id if usable else fresh_id(16)
@@ -126,7 +128,7 @@ def error_headers(status: int, retry_after: str | None) -> Iterator[tuple[str, s
 
 
 def add_id(headers: Headers, id_: str, *, in_messages: bool) -> None:
-    """Add the request's id, unless the answer has the model server's; in Messages also as `Request-Id`."""
+    """Add the request id unless the response has the model server's. In Messages, also add it as `Request-Id`."""
     # `setdefault` raises and catches an error for a missing name.
     answered = [value for name, value in headers if name.lower() == "x-request-id"]
     if not answered:
@@ -136,9 +138,9 @@ def add_id(headers: Headers, id_: str, *, in_messages: bool) -> None:
 
 
 class _FreshBytes:
-    """A source of unique bytes: a hash of a counter under a key of this process.
+    """A source of unique bytes: keyed hashes of a counter.
 
-    Asking the kernel for each id is a system call, at which another thread may take the interpreter's lock.
+    Reading random bytes for each id would be a system call, which may lose the interpreter's lock to another thread.
     """
 
     def __init__(self) -> None:
@@ -146,7 +148,7 @@ class _FreshBytes:
         self.renew()
 
     def renew(self) -> None:
-        """Replace the key, which a forked process shares with its parent."""
+        """Replace the key. A forked process must not share it with its parent."""
         self._key = os.urandom(32)
 
     def next(self, size: int) -> bytes:
@@ -165,5 +167,5 @@ def fresh_bytes(size: int) -> bytes:
 
 
 def fresh_id(size: int) -> str:
-    """Return such bytes as hexadecimal digits."""
+    """Return `size` unique bytes as hexadecimal digits."""
     return fresh_bytes(size).hex()

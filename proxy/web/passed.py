@@ -1,4 +1,4 @@
-"""Paths that the model server answers itself: the request and its answer pass, and only their headers change."""
+"""Forwards requests for paths that the model server answers. Only headers change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{0,4096}")
 
 
 def passed(path: str, model: str | None = None) -> Response:
-    """Pass a request upstream, and return the answer. `model` is the model in the path, if any."""
+    """Forward a request upstream and return the response. `model` is the model in the path, if any."""
     request = current_request()
     ctx, query = request.context, request.query_string.decode("latin-1")
     wait = ctx.wait(Timeouts(ctx.snapshot.settings.idle_timeout, total=REPLY_SECONDS))
@@ -42,7 +42,7 @@ def passed(path: str, model: str | None = None) -> Response:
     data = body.upward(headers) if ctx.body or ctx.method not in ("GET", "HEAD") else None
     method = "GET" if ctx.method == "HEAD" else ctx.method
     if not _QUERY.fullmatch(query):
-        raise BadRequest("the query of the URL holds characters that do not belong there")
+        raise BadRequest("the query of the URL contains invalid characters")
     target = f"{path}?{query}" if query else path
     call = model_server(ctx, model).open(method, target, headers, data, wait.connecting())
     try:
@@ -56,7 +56,7 @@ def passed(path: str, model: str | None = None) -> Response:
     sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
     response = Response(sent(ctx, answer.parts), answer.status, [*answer.headers, *sized])
     if not call.header("Content-Type"):
-        # Flask's default is text/html, and a browser would guess.
+        # Flask would add text/html, and a browser would guess a type.
         del response.headers["Content-Type"]
         response.headers["X-Content-Type-Options"] = "nosniff"
     response.call_on_close(call.close)
@@ -64,9 +64,9 @@ def passed(path: str, model: str | None = None) -> Response:
 
 
 def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughResponse) -> PassthroughResponse:
-    """Return an error, read whole, decompressed, and with its secrets masked.
+    """Return an error response with its body read, decompressed and masked.
 
-    Raises an error with its status alone if the compression is unknown: the body may quote a key.
+    Raises an error without the body if its compression is unknown, because the body may quote a key.
     """
     if call.coding and call.coding not in KNOWN:
         raise error_of_response(call, b"", ctx.secrets)
@@ -81,7 +81,7 @@ def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughRe
 
 
 class PassedBody:
-    """The body of a request to `path`. It is parsed once, and only if a field may matter: a batch has megabytes."""
+    """The body of a request to `path`. It may be large, so it is parsed at most once and only if a field matters."""
 
     def __init__(self, ctx: RequestContext, path: str) -> None:
         self._ctx, self._path, self._data = ctx, path, ctx.body
@@ -96,11 +96,11 @@ class PassedBody:
 
     @cached_property
     def _has_messages(self) -> bool:
-        """True if the body holds a conversation; without the word it is not parsed, unless its tokens are counted."""
+        """True if the body has `messages`. It is not parsed if the word does not occur, except for `/tokenize`."""
         return (self._path == TOKENIZE or b'"messages"' in self._data) and "messages" in self._fields
 
     def model(self) -> str | None:
-        """Return the model that the body names, if it decides the server or its key."""
+        """Return the model that the body names, or None if the model does not affect the server or the key."""
         rules = self._ctx.snapshot.rules
         if not self._data or not (rules.urls or rules.key_sources):
             return None
@@ -108,15 +108,15 @@ class PassedBody:
         return model if isinstance(model, str) else None
 
     def headers(self, environ: Mapping[str, Any], model: str | None) -> dict[str, str]:
-        """Return the headers sent upstream, with the key for the server of `model` and the key of the conversation.
+        """Return the headers to send upstream, with the API key for the server of `model` and the conversation key.
 
-        Texts to embed, tokens and empty bodies have no conversation.
+        Embeddings, tokens and empty bodies have no conversation.
         """
         ctx, conversation = self._ctx, ""
         if self._has_messages:
             conversation = conversation_of(self._fields)
         elif self._path == COMPLETIONS and self._data:
-            # Prompts do not continue each other, as messages do: only the same prompt is the same conversation.
+            # Unlike messages, prompts do not continue each other: only equal prompts are the same conversation.
             prompt = self._fields.get("prompt")
             texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
             said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
@@ -125,9 +125,9 @@ class PassedBody:
         return upstream_headers(environ, content_type, ctx.id, ctx.server_key(model), {CONVERSATION: conversation})
 
     def upward(self, headers: Mapping[str, str]) -> bytes:
-        """Return the bytes to send upstream: the client's, but a conversation whose tokens are counted is healed.
+        """Return the bytes to send upstream: the client's body, or a healed conversation for `/tokenize`.
 
-        `headers` are the request's, with which the server may be asked for its models.
+        `headers` are those of the request. They are also used to ask the server for its models.
         """
         if self._path != TOKENIZE or not self._has_messages:
             return self._data

@@ -1,4 +1,4 @@
-"""Requests of three dialects, prepared as one internal request with its server, headers and dialect of the reply."""
+"""Converts requests in three dialects to the internal form, with server, headers and reply dialect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from proxy.worker.shared_file import ResponseStore
 
 @dataclass(frozen=True, slots=True)
 class TargetModel:
-    """The model of a request to translate, by its client's name (`requested`), and its server.
+    """The model of a request to translate, with its server. `requested` is the client's name for the model.
 
     `context` is the number of tokens of the model's context, or None if the server does not report it.
     """
@@ -59,15 +59,15 @@ class TargetModel:
     options: ModelOptions
 
     def thinking(self, ctx: RequestContext, body: JsonObject) -> ThinkingRequest:
-        """Return a translated body in the words of the model's family."""
+        """Return a translated body with the reasoning settings in the form of the model's family."""
         return with_thinking(body, ctx.snapshot.rules, self.profile, self.family, requested=self.requested)
 
     def chat(
         self, ctx: RequestContext, body: JsonObject, dropped: tuple[Repair, ...], *, json_reply: bool
     ) -> tuple[ChatRequest, Thoughts]:
-        """Return the chat request of a translated body, and how reasoning is marked in the text of its reply.
+        """Return the chat request for a translated body, and how reasoning is marked in the text of its reply.
 
-        `dropped` has a record for each kind of field that could not be carried.
+        `dropped` has an audit record for each kind of field that could not be translated.
         """
         rewritten = self.thinking(ctx, body)
         ctx.outcome.request_audit = (*dropped, *rewritten.audit)
@@ -75,12 +75,12 @@ class TargetModel:
         return read_chat(dump_request(rewritten.body), rewritten.body, known), rewritten.thoughts
 
     def prepared(self, chat: ChatRequest, dialect: Dialect, thoughts: Thoughts) -> PreparedRequest:
-        """Return the request to this model."""
+        """Return the prepared request to this model."""
         return PreparedRequest(chat, self.profile, dialect, self.server, self.headers, thoughts, self.family)
 
 
 def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
-    """Prepare a Chat Completions request, which is the internal form. Only an alias changes its model."""
+    """Prepare a Chat Completions request, which is already in the internal form. An alias changes its model."""
     body, raw = parse_body(ctx.body), ctx.body
     model, rules = body.get("model"), ctx.snapshot.rules
     served = rules.alias(model) if isinstance(model, str) else model
@@ -109,12 +109,12 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
 
 
 def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
-    """Translate a Messages request. The model server may be asked for its models."""
+    """Translate a Messages request. This may request the model server's list of models."""
     body = parse_body(ctx.body)
     target = find_model(ctx, environ, body)
     made = translate(body, target.options)
     chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
-    # llama.cpp repeats the beginning of the answer that the client gave, but not in streams.
+    # llama.cpp repeats the client's prefill at the start of a whole answer, but not in streams.
     repeats = target.options.server_kind == "llamacpp" and not chat.stream
     options = ReplyOptions(
         target.requested,
@@ -127,7 +127,7 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
 
 
 def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
-    """Translate a Responses request. The model server may be asked for its models."""
+    """Translate a Responses request. This may request the model server's list of models."""
     request, store = resumed(ctx, environ, parse_body(ctx.body)), response_store(ctx, environ)
     target = find_model(ctx, environ, request.body)
     made = responses.translate(request.body, target.options)
@@ -147,9 +147,9 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
 
 
 def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
-    """Return the responses kept for the client's key, or None if nothing is kept.
+    """Return the store of responses for the client's key, or None if responses are not stored.
 
-    A key that only the client knows counts as well.
+    The key need not be one of the configured client keys.
     """
     if not ctx.worker.keeps or ctx.snapshot.settings.store == "off":
         return None
@@ -158,20 +158,20 @@ def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseS
 
 
 def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
-    """Return a Responses request with everything that it refers to; unchanged if nothing is kept."""
+    """Return a Responses request with the stored items that it refers to; unchanged if responses are not stored."""
     store = response_store(ctx, environ)
     return Resumed(body) if store is None else resume(body, store)
 
 
 def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> TargetModel:
-    """Return the model that a request to translate means. The model server may be asked for its models.
+    """Return the model that a request to translate means. This may request the model server's list of models.
 
     Raises BadRequest, Forbidden, and NotFound if the name is ambiguous.
     """
     snapshot, model = ctx.snapshot, body.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model: the name of a model is required, as a string", "model")
-    # A claude-* name means the only model of the main server; the rules may then send that model elsewhere.
+    # A claude-* name means the only model of the main server. The rules may then route that model elsewhere.
     cards = snapshot.cards(conversation_headers(ctx, environ, body, None), model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
@@ -192,7 +192,7 @@ def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject
 
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | None = None) -> Healed:
-    """Return a conversation whose tokens are counted, healed as it would be for a completion."""
+    """Return a conversation for token counting, healed as it would be for a completion."""
     plan = replace(ctx.heal_plan(as_text(chat.get("model")), family), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request unchanged (contract C6)
         return heal_request(chat, plan)
@@ -200,16 +200,16 @@ def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | 
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
-    """Return the server of a model, named as servers know it; None is the main server."""
+    """Return the server of a model, given by its upstream name. None selects the main server."""
     return ctx.snapshot.servers[choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings)]
 
 
 def conversation_headers(
     ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject, model: str | None
 ) -> dict[str, str]:
-    """Return the headers of a conversation's requests to the server of a model; None is the main server.
+    """Return the headers for requests of a conversation to the server of a model. None selects the main server.
 
-    They include the header that keeps the conversation at one of several equal servers, and the server's key.
+    They include the server's key and the header by which a load balancer keeps the conversation at one server.
     """
     own = {CONVERSATION: conversation_of(body)}
     return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)

@@ -1,6 +1,6 @@
-"""The record of a request: its log lines, its metrics, and its row and story on the live page.
+"""Records of a request: log lines, metrics, and its row and details on the live page.
 
-In the log, text from clients and models is quoted, so that no line can be forged. The live page gets bodies only under
+In the log, text from clients and models is quoted, so that no line can be forged. The live page gets bodies only with
 `audit_values`. Secrets are masked everywhere but in the model's replies.
 """
 
@@ -27,24 +27,24 @@ from proxy.worker.logging_setup import FactsRecord
 from proxy.worker.metrics import OTHER, upstream_kind
 
 log = logging.getLogger("proxy")
-# Log lines about the repairs of one reply; the request's own line counts them all.
+# The maximum number of log lines about the repairs of one reply. The request's line counts all repairs.
 MAX_LINES = 100
-# A stream of less is no measure of the model server's speed.
+# Shorter streams are not used to measure the model server's speed.
 MIN_SPEED_SECONDS = 0.5
-# Characters of one fact.
+# The maximum number of characters of one logged value.
 MAX_TEXT = 500
-# Tools and repairs of one request on the live page, and characters of each value before and after.
+# Limits for one request on the live page: tools, repairs, and characters of a value before and after a repair.
 MAX_TOOLS = 20
 MAX_REPAIRS = 50
 MAX_VALUE = 4000
-# vLLM's newer parsers take calls out of the text even if `tool_choice` is none.
+# The second advice is needed because vLLM's newer parsers remove calls from the text even with `tool_choice: "none"`.
 _ADVICE = "set parse: proxy for this model in rules.yaml"
 _ADVICE_BY_PROXY = "start it with the parser of the model's family, or without one"
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
 def log_request(ctx: RequestContext, status: int) -> None:
-    """Log a request that has ended and its repairs, and write its audit records. An open page asks too often for it."""
+    """Log a request that has ended and its repairs, and write its audit records. Skips the live page's polling."""
     if ctx.route is routes.UI_STATE and status < 400:
         return
     outcome = ctx.outcome
@@ -73,7 +73,7 @@ def log_request(ctx: RequestContext, status: int) -> None:
 
 
 def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
-    """Return the facts of a reply, None for what is not logged, and warn of a swallowed call."""
+    """Return the log facts of a reply; None values are not logged. Warns of a swallowed call."""
     outcome, again = ctx.outcome, ctx.outcome.tries > 1
     if outcome.swallowed and chat.tools is not None:
         log.warning(
@@ -95,9 +95,9 @@ def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
 
 
 def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
-    """Report the repairs of a reply: without values in the log, with them in the audit file."""
+    """Log the repairs of a reply without values, and write them with values to the audit file."""
     outcome = ctx.outcome
-    # Most records of a translated request are the same in every turn: they are only in the audit file.
+    # Most records of a translated request repeat in every turn, so they go only to the audit file.
     of_request = outcome.request_audit
     repairs = (*outcome.audit[len(of_request) :], *(repair for repair in of_request if repair.logged))
     for repair in repairs[:MAX_LINES]:
@@ -113,7 +113,7 @@ def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
 
 
 def _log(ctx: RequestContext, event: str, facts: Mapping[str, object]) -> None:
-    """Log the facts, with their secrets masked, as values and as a line of text."""
+    """Log the facts as values and as a line of text, with secrets masked."""
     if not log.isEnabledFor(logging.INFO):
         return
     shown = dict(facts)
@@ -128,7 +128,7 @@ def _log(ctx: RequestContext, event: str, facts: Mapping[str, object]) -> None:
 def _shown(value: object) -> str:
     """Return a plain word unchanged, and everything else as a JSON string."""
     if type(value) in (int, float):
-        return repr(value)  # as JSON has it, but faster
+        return repr(value)  # same as JSON, but faster
     if isinstance(value, dict):
         value = ",".join(f"{name}:{number}" for name, number in value.items())
     text = value if isinstance(value, str) else json.dumps(value)
@@ -140,7 +140,7 @@ def measure(ctx: RequestContext, status: int) -> None:
     model = "" if ctx.prepared is None else ctx.prepared.chat.model
     if model:
         known_models = ctx.snapshot.known_models()
-        # Neither a client's key nor a model that no server is known to have becomes a label.
+        # Never use an unknown model or a client's key as a label.
         if (known_models and model not in known_models) or masked_text(model, ctx.secrets) != model:
             model = OTHER
     ctx.worker.metrics.count(
@@ -193,7 +193,7 @@ def live_row(ctx: RequestContext) -> JsonObject:
 
 
 def _speed(ctx: RequestContext, ended: float) -> float | None:
-    """Return the tokens per second of the model server, or None if it did not stream them as they were generated."""
+    """Return the model server's tokens per second, or None without a stream or after a retry or a short reply."""
     outcome = ctx.outcome
     tokens = outcome.tokens.get("completion", 0)
     if outcome.first_event is None or outcome.tries > 1 or not tokens:
@@ -203,8 +203,9 @@ def _speed(ctx: RequestContext, ended: float) -> float | None:
 
 
 def _result(ctx: RequestContext, status: int) -> str:
-    """Return what became of a request in a word. It was rescued if the client got calls that were repaired or found in
-    text, or a reply that said something because the model was asked again.
+    """Return the result of a request in one word.
+
+    It is "rescued" if the client got calls that were repaired or found in text, or a useful reply after another try.
     """
     outcome = ctx.outcome
     if outcome.gone:
@@ -219,9 +220,9 @@ def _result(ctx: RequestContext, status: int) -> str:
 
 
 def end_activity(ctx: RequestContext, status: int) -> None:
-    """Pass a request to a model, which has ended, to the live page.
+    """Pass a completed request to the live page, if it asked a model.
 
-    The record is built on the thread that writes the ring, after the client has its answer.
+    The record is built later, on the thread that writes the ring.
     """
     activity = ctx.worker.activity
     asks_model = ctx.route is not None and ctx.route.keeps_model_busy and ctx.dialect != "passed"
@@ -264,7 +265,7 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
 
 
 def _about(ctx: RequestContext) -> JsonObject:
-    """Return the facts that are known from the start."""
+    """Return the facts known at the start of the request."""
     prepared = ctx.prepared
     return {
         "id": ctx.id,
@@ -279,7 +280,7 @@ def _about(ctx: RequestContext) -> JsonObject:
 
 
 def _repair(ctx: RequestContext, repair: Repair) -> JsonObject:
-    """Return one repair, with its values only if they may be shown."""
+    """Return one repair for the live page, with values only if they may be shown."""
     of_request = repair in ctx.outcome.request_audit or repair in ctx.outcome.healed
     record: dict[str, Json] = {
         "fix": _clean(ctx, repair.id),

@@ -1,7 +1,7 @@
-"""The table of routes: the paths that the proxy answers, and the clients that may use them.
+"""The table of routes: the paths of the proxy, and who may use them.
 
-Any other path that `settings.pass_through` does not list is a 404. Once its route is found, no module looks at the text
-of a path again.
+Any other path gets a 404, unless `settings.pass_through` lists it. After routing, modules use the route and not the
+text of the path.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Literal
 from proxy.upstream.paths import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENIZE
 from proxy.upstream.paths import MODELS as MODELS_PATH
 
-# For the log and the metrics; `passed` paths are answered by the model server, `own` ones by the proxy.
+# For the log and the metrics. The model server answers `passed` paths, and the proxy answers `own` paths.
 RouteDialect = Literal["chat", "messages", "responses", "passed", "own"]
 
 
 class Access(Enum):
     """The clients that may use a route."""
 
-    # Reveals nothing but whether the model server runs.
+    # The route reveals only whether the model server runs.
     ANYONE = "anyone"
-    # Needs one of the client keys, if there are any.
+    # Needs one of the client keys, if any are configured.
     CLIENT = "client"
     ADMIN = "admin"
-    # The admin's, also by HTTP Basic.
+    # Needs the admin key, also accepted as HTTP Basic.
     PAGE = "page"
 
 
@@ -34,9 +34,9 @@ class Route:
     """One path.
 
     `path` is written as in the log, with `{id}` for a model's name, `{response}` for a response's id, `{asset}` for a
-    file of the live page, and `{request}` for the number of a request there. `takes_thread`: it waits for the model
-    server, so it must not take the last threads. `names_model`: its body is sent upstream with the client's `model`.
-    `keeps_model_busy`: it counts as one of the concurrent requests of a key.
+    file of the live page, and `{request}` for the number of a request there. `takes_thread`: requests wait for the
+    model server, so they must not use the last threads. `names_model`: the body is sent upstream with the client's
+    `model`. `keeps_model_busy`: requests count towards the concurrent requests of a key.
     """
 
     path: str
@@ -69,7 +69,7 @@ PASSED = tuple(
     Route(path, ("POST",), "passed", names_model=True, keeps_model_busy=busy)
     for path, busy in ((COMPLETIONS, True), ("/v1/embeddings", True), (TOKENIZE, False), ("/detokenize", False))
 )
-# For clients: each also under /for/NAME, for that client of the rules.
+# Routes for clients. Each also exists under /for/NAME, for that client of the rules.
 API = (
     *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, RESPONSE, *UNSUPPORTED),
     *(MODELS, *PASSED, MODEL),
@@ -79,7 +79,7 @@ HEALTH = (_own("/health"), _own("/_health"))
 READY = _own("/_ready")
 RELOAD = _own("/_reload", Access.ADMIN, "POST")
 METRICS = _own("/metrics", Access.ADMIN)
-# The live page, which shows more than the log, is for clients that may use the admin paths.
+# The live page shows more than the log, so it needs admin access.
 UI = _own("/_ui", Access.PAGE)
 UI_ASSET = _own("/_ui/assets/{asset}")
 UI_STATE = _own("/_ui/state", Access.PAGE)
@@ -96,12 +96,12 @@ LISTED_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 
 def listed_route(path: str) -> Route:
-    """Return the route of a path that settings.pass_through lists. It is in no table, as a reload can change it."""
+    """Return the route of a path in settings.pass_through. It is in no table, because a reload can change the list."""
     return Route(path, LISTED_METHODS, "passed", names_model=True, keeps_model_busy=True)
 
 
 def is_api(path: str) -> bool:
-    """Return whether a path is one of the API's."""
+    """Return whether a path belongs to the API for clients."""
     return path in _API_PATHS
 
 
@@ -115,8 +115,8 @@ def without_client(path: str) -> str:
 def asks_in_messages(path: str, *, names_version: bool) -> bool:
     """Return whether the answer, or the error, must be in the Messages dialect.
 
-    `names_version`: the request has the header `anthropic-version`, which decides for paths that clients of both
-    dialects use: those of models, and unknown ones.
+    `names_version`: the request has the header `anthropic-version`. It decides for paths that clients of both dialects
+    use: `/v1/models` and unknown paths.
     """
     path = without_client(path)
     if f"{path}/".startswith(f"{MESSAGES.path}/"):
@@ -130,7 +130,7 @@ def asks_in_responses(path: str) -> bool:
 
 
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
-    """Return all paths, with those of settings.pass_through (`listed`), to show to people."""
+    """Return all paths for display. `listed` are those of settings.pass_through."""
     own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, UI, ROOT)]
     served = (route.path for route in API if route not in (RESPONSE, *UNSUPPORTED))
     return [*served, *listed, "/for/{client}/v1/…", *own]

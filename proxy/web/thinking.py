@@ -1,4 +1,4 @@
-"""A model's reasoning, as the request and the rules configure it; free of Flask, as the command `parse` uses it."""
+"""Reasoning settings from requests and rules. Does not import Flask, because the command `parse` uses it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from proxy.notations.thoughts import Thoughts
 def with_thinking(
     body: JsonObject, rules: Rules, profile: Profile, family: Family | None, *, requested: str
 ) -> ThinkingRequest:
-    """Return a request in the words of its model's family. `requested` is the client's name for the model."""
+    """Return a request with reasoning settings in its family's form. `requested` is the client's name for the model."""
     return think(body, ThinkingRules(family, profile.thinking, rules.thinking_suffix(requested)))
 
 
 def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
-    """Return the switch by which a translated client's thinking settings reach the model.
+    """Return the switch that carries the thinking settings of a translated request to the model.
 
-    The rules name it; by default it is the family's. A family with words for the effort takes more than a switch says.
+    The rules name it; the default is the family's switch. A family with words for the effort needs OWN_WORDS instead.
     """
     named = rules.entry(model).thinking
     if family is None or named == "none":
@@ -34,15 +34,16 @@ def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None)
 
 
 def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
-    """Return the words that set the model's effort; none if it cannot be set, or a rule forbids it."""
+    """Return the words that set the model's effort; empty if it cannot be set, or a rule forbids it."""
     return () if rules.entry(model).thinking == "none" else effort_words(family)
 
 
 def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
-    """Return how reasoning is separated from the text of a reply, or None if it is not.
+    """Return how to separate reasoning from the text of a reply, or None to leave it in the text.
 
-    `own` is the family's way; `parse` says who looks for calls in the text. If the proxy does and the family is
-    unknown, the reply itself must show its reasoning. A client with `blocks` of reasoning always gets marked reasoning.
+    `own` is the family's format, and `parse` is who parses. If the proxy parses and the family is unknown, only marks
+    in the reply show its reasoning. `blocks`: the dialect has blocks for reasoning, so marked reasoning is always
+    separated.
     """
     if profile.telling == "split":
         return own

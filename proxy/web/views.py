@@ -1,4 +1,4 @@
-"""The other views: token counts, models, kept responses, and the paths of the proxy itself."""
+"""Views for token counts, models, stored responses, and the proxy's own paths."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from proxy.worker.metrics import CONTENT_TYPE
 
 log = logging.getLogger("proxy")
 
-# Time limit for the model server to count tokens or to list its models, in seconds; a client is waiting.
+# Time limit in seconds for the model server to count tokens or list its models.
 _SECONDS = 30.0
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
 def count_tokens() -> Response:
-    """`POST /v1/messages/count_tokens` and `/v1/responses/input_tokens`: the number; a header says its source (F95)."""
+    """`POST /v1/messages/count_tokens` and `/v1/responses/input_tokens`. A header names the counting method (F95)."""
     ctx = request_context()
     body, own, answer = parse_body(ctx.body), None, JsonObject()
     if ctx.route is routes.COUNT_TOKENS:
@@ -77,10 +77,10 @@ def models() -> Response:
 
 
 def model(name: str) -> Response:
-    """`GET /v1/models/{id}`. The name may be an alias in Messages; elsewhere the path is passed."""
-    # It is the only part of a path that a client sends upstream: plain words between slashes.
+    """`GET /v1/models/{id}`. In Messages the name may be an alias; in other dialects the path is forwarded."""
+    # The name becomes part of an upstream path, so only plain words between slashes are allowed.
     if not all(word.strip(".") and _NAME.issuperset(word) for word in name.split("/")):
-        raise NotFound(f"{name!r} is no name of a model")
+        raise NotFound(f"{name!r} is not a valid model name")
     ctx = request_context()
     if not ctx.in_messages:
         return passed(f"{routes.MODELS.path}/{name}", model=name)
@@ -98,7 +98,7 @@ def model(name: str) -> Response:
 
 
 def _list(ctx: RequestContext, model: str | None = None) -> bytes:
-    """Return the list of the models of the server of `model`; None is the main server."""
+    """Return the list of models of the server of `model`. None selects the main server."""
     headers = upstream_headers(request.environ, "", ctx.id, ctx.server_key(model))
     return _ask("GET", routes.MODELS.path, None, model_server(ctx, model), headers)[1]
 
@@ -106,7 +106,7 @@ def _list(ctx: RequestContext, model: str | None = None) -> bytes:
 def _ask(
     method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
 ) -> tuple[int, bytes]:
-    """Return status and body of the model server's answer. Raises the errors that concern the client."""
+    """Return the status and body of the model server's answer. Raises its error for 401, 403 and failed GETs."""
     ctx = request_context()
     wait = ctx.wait(Timeouts(_SECONDS, until_complete=True))
     with server.open(method, path, headers, data, wait.connecting()) as call:
@@ -147,7 +147,7 @@ def cancel(name: str) -> Response:
 
 
 def reload() -> Response:
-    """`POST /_reload`: read settings and rules again, for all workers; 422 if they cannot be used."""
+    """`POST /_reload`: read settings and rules again for all workers. The status is 422 if they are invalid."""
     try:
         request_context().worker.reload()
     except RulesError as error:
@@ -174,7 +174,7 @@ def root() -> Response:
 
 
 def health() -> Response:
-    """`GET /health`: the process lives; the upstream is not asked."""
+    """`GET /health`: reports that the process runs. The upstream is not checked."""
     return json_response(dump_json(request_context().worker.health()))
 
 
