@@ -14,8 +14,7 @@ from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
-from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import WorkerState, announce
+from proxy.worker.state import WorkerState
 from tests.conftest import BufferedClient
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
@@ -357,9 +356,3 @@ def test_requests_are_counted_as_they_end() -> None:
     assert found['tool_proxy_upstream_errors_total{kind="refused"}'] == 1
     assert found['tool_proxy_disconnects_total{when="answering"}'] == 1
     assert found['tool_proxy_time_to_first_byte_seconds_count{dialect="chat"}'] == 2
-
-
-def test_the_log_says_that_everybody_may_come_in(caplog: pytest.LogCaptureFixture) -> None:
-    for host, keys in (("127.0.0.1", Keys()), ("0.0.0.0", access()), ("0.0.0.0", Keys())):
-        announce(make_snapshot(Settings(host=host), read_rules(None), keys))
-    assert caplog.messages == ["0.0.0.0:8003 is open to the network, and the proxy asks for no key (client_keys)"]

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from proxy.activity.activity import Activity
 from proxy.cli.parse import lines, reread
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
@@ -83,16 +82,6 @@ def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
         ("text_call", "write_file", "reply"),
     ]
     assert one["repairs"][0]["why"] == "the model wrote the call as text (<tool_call>)"
-
-
-def test_why_a_text_was_no_call_is_told_by_its_reason(server: Upstream) -> None:
-    script(server, NO_CALL)
-    with live_page(server.url) as page:
-        ask(page)
-        (one,) = page.requests()
-        state = page.state()
-    assert one["refusals"] == {"not_offered": 1}
-    assert state["status"]["reasons"]["not_offered"] == "no such tool is offered"
 
 
 def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> None:
@@ -172,25 +161,6 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
     }
 
 
-@pytest.mark.slow
-def test_a_request_that_is_under_way_is_told_until_it_has_ended(server: Upstream) -> None:
-    gate = server.gate()
-    script(server, [SSE, *map(chunked, (ROLE, text("a"), text("b"))), gate, chunked(finish()), chunked(DONE), LAST])
-    with live_page(server.url) as page:
-        page.state()
-        reply = page.client.post(CHAT, json=chat(stream=True), buffered=False)
-        parts = reply.iter_encoded()
-        assert b'"content": "a"' in next(parts)
-        (row,) = page.state(lambda state: state["live"] != [])["live"]
-        assert (row["model"], row["phase"], row["client"]) == ("tiny", "answering", "")
-        assert row["events"] >= 1
-        gate.open()
-        for _ in parts:
-            pass
-        reply.close()
-        assert page.state(lambda state: state["live"] == [])["requests"][0]["status"] == 200
-
-
 def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
     server: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -217,11 +187,6 @@ def test_rules_servers_and_settings_are_told(server: Upstream) -> None:
     assert status["servers"] == [{"url": server.url, "ready": True}]
     assert (status["values"], status["lost"]) == (False, 0)
     assert status["rules"] == {"source": "rules.yaml", "error": "rules.yaml:1: no"}
-
-
-def test_a_server_that_does_not_answer_is_told() -> None:
-    with live_page("http://127.0.0.1:1") as page:
-        assert page.state()["status"]["servers"] == [{"url": "http://127.0.0.1:1", "ready": False}]
 
 
 # What was said.
@@ -318,21 +283,6 @@ def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) 
     assert captured.body == b"".join((ROLE, text(CALL), finish(), DONE)) and captured.complete
     told = [*lines(reread(captured, Settings(), read_rules(None)))]
     assert any("repair text_call" in line for line in told)
-
-
-@pytest.mark.parametrize(("values", "least"), [(False, 0), (True, 2 * 100_000)])
-def test_what_waits_to_be_written_counts_with_all_that_is_kept(
-    server: Upstream, monkeypatch: pytest.MonkeyPatch, values: bool, least: int
-) -> None:
-    sizes: list[int] = []
-    monkeypatch.setattr(Activity, "keep", lambda _, make, size: sizes.append(size))
-    script(server, stream(ROLE, text("a" * 100_000), finish(), DONE))
-    body = chat(stream=True)
-    with live_page(server.url, audit_values=values) as page:
-        ask(page, body)
-    (size,) = sizes
-    asked = len(json.dumps(body))
-    assert least <= size - asked <= least + least // 10
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])

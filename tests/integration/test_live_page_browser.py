@@ -13,7 +13,6 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect
 
-from proxy.exchange.capture import read_capture
 from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Proxy, start
 from tests.support.browser import PATIENCE, browser, opened
@@ -158,17 +157,6 @@ def test_a_request_opens_to_its_whole_story(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_is_saved_as_a_capture(page: Page, tmp_path: Path) -> None:
-    page.locator("#request-rows button").last.click()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Save as a capture").click()
-    assert download.value.suggested_filename.endswith(".capture")
-    download.value.save_as(tmp_path / "saved")
-    captured = read_capture((tmp_path / "saved").read_bytes(), "saved")
-    assert b"notes.md" in captured.body and captured.complete
-
-
-@pytest.mark.slow
 def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one, opened(chromium, one.url) as page:
         expect(page.locator("#verdict")).to_have_text("No request has ended.")
@@ -275,15 +263,6 @@ def serious(page: Page) -> list[str]:
     """What axe finds that counts, each by its rule and the element."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
-
-
-@pytest.mark.slow
-def test_light_and_dark_are_told_apart(chromium: Browser, shown: Site) -> None:
-    grounds = []
-    for dark in (False, True):
-        with opened(chromium, shown.url, dark=dark) as page:
-            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert grounds == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
 
 
 # Who would do harm.

@@ -141,18 +141,6 @@ def test_many_at_once_ask_once() -> None:
         assert len(server.seen) == 1
 
 
-def test_a_known_kind_is_asked_once_and_a_failure_again_soon(clock: SimpleNamespace) -> None:
-    with Upstream([Act.CLOSE], models("vllm"), models("sglang")) as server:
-        known = snapshot(server.url)
-        assert [kind_of(known), kind_of(known)] == ["", ""]
-        assert len(server.seen) == 1
-        clock.now += 11
-        assert [kind_of(known), kind_of(known)] == ["vllm", "vllm"]
-        clock.now += 200
-        assert kind_of(known) == "vllm"
-        assert len(server.seen) == 2
-
-
 def family_in(known: Snapshot, model: str = "local-model", kind: str = "", **headers: str) -> str:
     server = known.servers[known.settings.upstream]
     family = known.family(model, Profile(server_kind=kind), headers, server)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
-from proxy.cli import check, doctor, serve, setup
+from proxy.cli import serve
 from proxy.cli.agents import AGENTS
 from proxy.cli.main import main
 from proxy.config.settings import SPECS
@@ -96,20 +96,6 @@ def test_wrong_usage_is_one_line_and_exit_status_2(
     assert main(words.split()) == 2
     out, err = capfd.readouterr()
     assert err.startswith("vllm-tool-proxy: error: ") and message in err and err.count("\n") == 1 and not out
-
-
-@pytest.mark.parametrize("command", ["doctor", "setup pi", "check"])
-def test_ctrl_c_is_one_line_and_exit_status_130(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*words: object, **more: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(doctor, "doctor_command", interrupted)
-    monkeypatch.setattr(setup, "setup_command", interrupted)
-    monkeypatch.setattr(check, "check_command", interrupted)
-    assert main(command.split()) == 130
-    assert capsys.readouterr() == ("", "vllm-tool-proxy: interrupted: the command did not finish\n")
 
 
 def test_the_package_folder_keeps_the_users_symlinks(tmp_path: Path) -> None:

@@ -56,11 +56,6 @@ def test_what_was_excepted_before_is_so_still(before: dict[str, str], after: dic
     assert found.environment == {"A": "b", **after}
 
 
-def test_where_all_is_said_already_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(HTTP_PROXY="http://web", NO_PROXY=LOCAL, no_proxy=f"x,{LOCAL}") is SAID
-    assert told(HTTP_PROXY="http://web", NO_PROXY="*", no_proxy="*") is SAID
-
-
 @pytest.mark.parametrize(
     ("url", "host"),
     [("http://10.1.2.3:8003", "10.1.2.3"), ("https://Proxy.lan", "proxy.lan"), ("http://[fd00::1]:1", "fd00::1")],

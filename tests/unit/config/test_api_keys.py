@@ -20,7 +20,7 @@ from proxy.config.api_keys import (
     parse_secret,
 )
 from proxy.config.rules import Rules, parse_rules
-from proxy.errors import BadRequest, Forbidden, RulesError, TooMany, Unauthorized
+from proxy.errors import Forbidden, RulesError, Unauthorized
 from proxy.web.admission import named_model
 
 
@@ -197,21 +197,6 @@ def test_a_key_may_use_the_models_that_its_globs_name() -> None:
     assert not ClientKey("c", b"", ("a", "*")).restricted
 
 
-@pytest.mark.parametrize(
-    "clients,upstream,expected",
-    [
-        (False, "", "own"),
-        (True, "", ""),
-        (False, "up", "up"),
-        (True, "up", "up"),
-    ],
-)
-def test_which_key_the_model_server_gets(clients: bool, upstream: str, expected: str) -> None:
-    keys = Keys(clients=parsed(FILE) if clients else (), upstream=upstream)
-    assert keys.upstream_key("own") == expected
-    assert keys.upstream_key("") == upstream
-
-
 @pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])
 def test_a_file_may_be_one_key(data: bytes, key: str) -> None:
     assert parse_secret(data, "up") == key
@@ -253,18 +238,3 @@ def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
 )
 def test_the_model_of_a_body_that_passes_as_it_is(body: bytes, model: str) -> None:
     assert named_model(body) == model
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b'{"model": "a", "model": "b"}', b'{"model": "a", "Model": "b"}', b'{"MODEL": "b"}', b'{"model":1,"model":1}'],
-)
-def test_a_body_in_which_two_readers_find_two_models_is_refused(body: bytes) -> None:
-    with pytest.raises(BadRequest, match="once") as caught:
-        named_model(body)
-    assert caught.value.status == 400
-
-
-def test_the_errors_have_the_status_that_clients_know() -> None:
-    assert (Unauthorized("", "").status, Forbidden("", "").status, TooMany("", "", 1).status) == (401, 403, 429)
-    assert [TooMany("", "", seconds).retry_after for seconds in (0, 0.5, 1, 61.0)] == ["1", "1", "1", "61"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from pathlib import Path
@@ -19,7 +18,6 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
-    rules_text,
     unread_rules,
     working_folder,
 )
@@ -248,15 +246,6 @@ def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over
     assert "/etc/" in refused({}, {"HOME": "/root"}), "a closed home folder has no rules file"
 
 
-def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path) -> None:
-    path = write_rules(tmp_path / "etc/rules.yaml", "settings: {heartbeat: 3}\n")
-    text = rules_text({}, {})
-    path.unlink()
-    settings, rules = load({}, {"TOOL_PROXY_MAX_STREAMS": "7"}, text)
-    assert (settings.heartbeat, settings.max_streams, rules.source) == (3.0, 7, text.source)
-    assert load({}, {}, rules_text({}, {})) == load({}, {})
-
-
 @pytest.mark.parametrize(
     ("told", "path"),
     [
@@ -315,25 +304,8 @@ def test_a_working_folder_that_is_gone_is_the_root(tmp_path: Path, monkeypatch: 
     os.chdir(tmp_path)
 
 
-def test_the_process_environment_is_read_if_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOL_PROXY_PORT", "81")
-    monkeypatch.delenv("VLLM_URL", raising=False)
-    assert load()[0].port == 81
-
-
 def test_the_built_in_rules_are_those_of_the_package() -> None:
     assert read_rules(None).sha256 == read_rules(REPO / "rules.yaml").sha256
-
-
-def test_no_other_module_of_the_package_reads_the_environment() -> None:
-    for path in (REPO / "proxy").rglob("*.py"):
-        # The worker writes the descriptors that its application needs.
-        if path.name in ("load.py", "gunicorn_conf.py", "pump_worker.py"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            words = ast.unparse(node) if isinstance(node, ast.Attribute | ast.ImportFrom) else ""
-            assert words not in ("os.environ", "os.environb", "os.getenv"), path
-            assert not re.match(r"from os import .*(environ|getenv)", words), path
 
 
 def write(path: Path, data: bytes) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools.schema import MAX_APPLIED, MAX_WALK, Schema, compile_schema, or_anything
+from proxy.tools.schema import MAX_WALK, Schema, compile_schema, or_anything
 
 ALL = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 ROOT: dict[str, Any] = {
@@ -71,21 +71,6 @@ def test_a_hostile_schema_is_walked_only_so_far() -> None:
     for _ in range(100_000):
         deep = {"anyOf": [deep]}
     assert compiled(deep, {}).types == ALL
-
-
-def test_the_parts_of_a_schema_are_it_and_its_alternatives() -> None:
-    root: Any = {"$defs": {"a": {"type": "array"}, "b": {"anyOf": [{"$ref": "#/$defs/b"}, {"$ref": "#/$defs/a"}]}}}
-    found = [part.source for part in compiled({"$ref": "#/$defs/b"}, root).all_parts() if "$ref" not in part.source]
-    assert found == [root["$defs"]["b"], root["$defs"]["a"]]
-    first, *others = compiled({"allOf": [{"type": "null"}, 1], "oneOf": {}}, {}).all_parts()
-    assert "allOf" in first.source and [part.source for part in others] == [{"type": "null"}, {}]
-    many = {"anyOf": [{"title": str(number)} for number in range(1000)]}
-    assert len(compiled(many, {}).all_parts()) <= MAX_APPLIED
-
-
-def test_of_two_parts_that_declare_the_same_the_alternative_comes_first() -> None:
-    schema = compiled({"allOf": [{"title": "part"}], "anyOf": [{"title": "alternative"}]}, {})
-    assert [part.source.get("title") for part in schema.all_parts()] == [None, "alternative", "part"]
 
 
 def test_a_value_is_unlisted_where_the_schema_or_what_it_refers_to_lists_others() -> None:

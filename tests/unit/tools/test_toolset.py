@@ -9,13 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json
 from proxy.tools.toolset import (
-    MAX_KEPT,
-    MAX_KNOWN,
     Tool,
     ToolSet,
-    fold,
     read_tools,
     respelled,
     short_name,
@@ -53,15 +49,6 @@ def test_an_offered_name_of_any_length_is_found_and_a_long_one_that_is_not_costs
     long = "x" * 5000
     assert named(long).resolve(long) is not None
     assert named("x").resolve("X" * 5000) is None
-
-
-def test_many_unknown_names_do_not_fill_the_memory() -> None:
-    """C7: a reply may hold any number of names."""
-    tools = named("read")
-    for number in range(2000):
-        assert tools.resolve(f"unknown{number}") is None
-    assert len(tools._answers) <= 256
-    assert tools.resolve("read") is not None
 
 
 @pytest.mark.parametrize(
@@ -121,18 +108,6 @@ def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> Non
         assert tools.split(text) is None
 
 
-def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
-    """C7: by the bytes that they are, bounded in number and in size."""
-    assert read_tools([function("a")]) is read_tools([function("a")])
-    assert read_tools([function("a")]) is not read_tools([function("b")])
-    first = read_tools([function("first")])
-    for number in range(MAX_KNOWN):
-        read_tools([function(f"tool{number}")])
-    assert read_tools([function("first")]) is not first
-    large: list[Json] = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
-    assert read_tools(large) is not read_tools(large)
-
-
 NAMES = ("file_path", "content", "oldText", "old-text")
 
 
@@ -173,15 +148,6 @@ def test_a_key_is_another_spelling_of_one_name_or_of_none(key: str, name: str | 
 )
 def test_markup_that_stuck_to_a_key_goes(key: str, bare: str) -> None:
     assert without_markup(key) == bare
-
-
-def test_letter_case_and_separators_do_not_count() -> None:
-    assert fold("Old-Text_2") == fold("oldtext2") != fold("old text2")
-
-
-@pytest.mark.parametrize("name", ["read", "mcp__files-1__read", "x" * 64])
-def test_a_plain_name_stays(name: str) -> None:
-    assert short_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "a.b", "read file", "größe", "\ud800", ""])

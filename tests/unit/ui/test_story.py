@@ -39,21 +39,6 @@ def reading(one: Story) -> list[Any]:
     return found
 
 
-def test_the_steps_are_told_in_the_order_in_which_they_were_said() -> None:
-    second = {"capture_2": b"{}\nsecond", "up_2": b"up again"}
-    one = story(sent=b"down", **second, asked=b"a\xffb", up_1=b"up", capture_1=b"{}\n1")
-    shown = story_json(7, one)
-    assert (shown["id"], shown["number"]) == ("r1", 7)
-    assert shown["steps"] == [
-        {"title": "What the client sent", "text": "a\ufffdb"},
-        {"title": "What was sent upstream, try 1", "text": "up"},
-        {"title": "What the model server answered, try 1", "text": "1"},
-        {"title": "What was sent upstream, try 2", "text": "up again"},
-        {"title": "What the model server answered, try 2", "text": "second"},
-        {"title": "What the client got", "text": "down"},
-    ]
-
-
 def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
     assert reading(story(capture_1=capture(tools=[]))) == ["the request offers no tools, so its text is not read"]
 

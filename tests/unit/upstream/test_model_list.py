@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,11 +84,6 @@ def test_odd_cards_are_passed_over_and_the_others_keep_their_order() -> None:
     assert [card.id for card in read({"data": [{"id": "b"}, 5, {"id": None}, {"id": "a"}]})] == ["b", "a"]
 
 
-@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-", "claude-opus-5[1m]"])
-def test_a_claude_name_goes_to_the_only_model(name: str) -> None:
-    assert served_name(name, cards("Qwen/Qwen3-8B"), rules()) == "Qwen/Qwen3-8B"
-
-
 def test_names_of_one_root_are_one_model_and_an_adapter_is_none() -> None:
     assert served_name("claude-x", read(VLLM), rules()) == "qwen"
     assert served_name("claude-x", (ModelCard("sql", root="/a", parent="q"), ModelCard("q", root="/q")), rules()) == "q"
@@ -122,25 +116,6 @@ def test_an_alias_comes_before_all_else_and_is_one_step() -> None:
 
 def test_an_alias_of_a_name_for_itself_keeps_it() -> None:
     assert served_name("claude-x", cards("a", "b"), rules("aliases: {claude-x: claude-x}")) == "claude-x"
-
-
-def test_with_several_models_the_error_lists_them_and_the_rule_to_write() -> None:
-    with pytest.raises(NotFound) as caught:
-        served_name("claude-sonnet-4-5", cards("Qwen/Qwen3-8B", "GLM-4.6"), rules())
-    message = caught.value.message
-    assert (caught.value.status, caught.value.kind) == (404, "not_found_error")
-    assert message == (
-        "model: claude-sonnet-4-5 is not served, and the model server has several models: Qwen/Qwen3-8B, GLM-4.6; "
-        'write into rules.yaml which of them is meant: aliases: {"claude-*": NAME}'
-    )
-
-
-def test_the_rule_in_the_error_is_one_that_helps() -> None:
-    known = cards("Qwen/Qwen3-8B", "GLM-4.6")
-    with pytest.raises(NotFound) as caught:
-        served_name("claude-x", known, rules())
-    _, _, rule = caught.value.message.partition("is meant: ")
-    assert served_name("claude-x", known, rules(rule.replace("NAME", "GLM-4.6"))) == "GLM-4.6"
 
 
 def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
@@ -179,25 +154,6 @@ def test_names_of_the_rules_that_are_listed(aliases: dict[str, str], listed: dic
     found = listed_aliases(served, rules(json.dumps({"aliases": aliases})))
     assert {card.id: card.alias_of for card in found} == listed
     assert {card.max_len for card in found} <= {4096} and all(card.root == card.alias_of for card in found)
-
-
-def test_they_stand_behind_the_servers_own_as_copies_of_what_they_mean() -> None:
-    body = json.dumps(VLLM).encode()
-    answer = json.loads(completed_list(body, (), rules("aliases: {claude-*: qwen-again}")))
-    *own, alias = answer["data"]
-    assert own == VLLM["data"]
-    assert alias == {**own[1], "id": "claude-qwen-again"}
-    assert served_name("claude-qwen-again", read_cards(json.dumps(answer).encode()), rules()) == "claude-qwen-again"
-
-
-def test_cards_of_other_servers_are_read_again_as_they_were() -> None:
-    other = ModelCard("o", "sglang", "/models/o", "", 4096, 1795223438)
-    adapter = ModelCard("sql-o", parent="o")
-    answer = completed_list(json.dumps(VLLM).encode(), (other, adapter, ModelCard("qwen")), rules("aliases: {fast: o}"))
-    alias = replace(other, id="fast")
-    assert read_cards(answer) == (*read(VLLM), other, adapter, alias)
-    assert {each["object"] for each in json.loads(answer)["data"]} == {"model"}
-    assert read_cards(completed_list(b'{"data": []}', (other,), rules())) == (other,)
 
 
 @pytest.mark.parametrize("body", [json.dumps(VLLM, indent=1).encode(), b"no list", b'{"data": 7}', b"[]", b""])

@@ -5,28 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.web import routes
-from proxy.web.routes import BY_PATH, Access
-
-# Of the live page: what is the same for all.
-OF_THE_PAGE = {"/_ui/assets/{asset}"}
+from proxy.web.routes import BY_PATH
 
 
 def paths(**is_: object) -> set[str]:
     """The paths of the routes whose fields are so."""
     return {path for path, route in BY_PATH.items() if is_ == {name: getattr(route, name) for name in is_}}
-
-
-def test_all_but_these_need_a_client_s_key() -> None:
-    assert paths(access=Access.ANYONE) == {"/", "/for/<client>/", "/health", "/_health", "/_ready"} | OF_THE_PAGE
-    assert paths(access=Access.ADMIN) == {"/_reload", "/metrics"}
-    assert paths(access=Access.PAGE) == {route.path for route in routes.LIVE_PAGE} - OF_THE_PAGE
-
-
-def test_what_is_answered_here_takes_no_thread_and_no_slot() -> None:
-    own = paths(access=Access.ANYONE) | paths(access=Access.ADMIN) | paths(access=Access.PAGE)
-    assert paths(dialect="own") == own
-    assert paths(takes_thread=False) == own
-    assert not paths(dialect="own") & (paths(names_model=True) | paths(keeps_model_busy=True))
 
 
 @pytest.mark.parametrize(
