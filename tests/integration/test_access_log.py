@@ -13,6 +13,7 @@ from proxy.audit_record import Repair
 from proxy.engine.engine import Engine
 from proxy.web.record import MAX_LINES
 from tests.conftest import Inside
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -89,17 +90,7 @@ def test_the_line_says_how_the_model_server_did(
     assert (known["dialect"], known["route"], known["upstream"]) == ("chat", CHAT, expected)
 
 
-@pytest.mark.parametrize(
-    "path,dialect,route",
-    [
-        ("/health", "own", "/health"),
-        ("/for/openclaw/v1/models", "passed", "/v1/models"),
-        ("/v1/models/a/b", "passed", "/v1/models/{id}"),
-        ("/v1/rerank", "passed", "/v1/rerank"),
-        ("/v1/responses/resp_1", "responses", "/v1/responses/{response}"),
-        ("/nothing", "own", None),
-    ],
-)
+@rows(__file__, "path,dialect,route")
 def test_the_line_says_by_which_route_a_request_came(
     inside: Inside, caplog: pytest.LogCaptureFixture, *, path: str, dialect: str, route: str | None
 ) -> None:

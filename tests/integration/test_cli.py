@@ -14,17 +14,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import proxy
-from proxy import __version__
-from proxy.cli.check import check_surroundings
 from proxy.cli.main import main
-from proxy.config import load as config
-from proxy.config.rules import Rules
-from proxy.config.settings import Settings
 from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
@@ -347,23 +341,6 @@ def served(*words: str) -> Became:
 
 
 @pytest.mark.usefixtures("serve")
-def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "r.yaml").write_text("settings: {workers: 3, max_streams: 7}\n")
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 9")
-    monkeypatch.setenv("TOOL_PROXY_HEARTBEAT", "5")
-    env = served("--rules", "r.yaml", "--no-ui", "--heartbeat", "6", "--pass-through", "/a,/b").env
-    assert "GUNICORN_CMD_ARGS" not in env and env["TOOL_PROXY_MAX_STREAMS"] == "7"
-    assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml"
-    assert (env["TOOL_PROXY_NO_UI"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
-    assert (env["TOOL_PROXY_WORKERS"], env["TOOL_PROXY_PASS_THROUGH"]) == ("3", "/a,/b")
-    again, rules = config.load({}, env)
-    assert (again.workers, again.no_ui, again.max_streams, again.pass_through) == (3, True, 7, ("/a", "/b"))
-    assert rules.source == f"{tmp_path}/r.yaml"
-
-
-@pytest.mark.usefixtures("serve")
 def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
     import trustme  # noqa: PLC0415
 
@@ -430,12 +407,6 @@ def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
 
 
 @pytest.mark.usefixtures("serve")
-def test_an_address_that_is_not_this_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--host", "192.0.2.1"]) == 2
-    assert "cannot listen on 192.0.2.1:8003 (Cannot assign requested address)" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("serve")
 def test_a_gunicorn_that_cannot_be_started_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -445,28 +416,3 @@ def test_a_gunicorn_that_cannot_be_started_is_an_error(
     monkeypatch.setattr(os, "execve", failed)
     assert main(["--port", str(free_port())]) == 2
     assert "gunicorn cannot be started" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("serve")
-def test_check_says_ok_or_why_the_code_cannot_be_loaded(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))
-    assert main(["check"]) == 0
-    assert capsys.readouterr().out.startswith(f"ok: vllm-tool-proxy {__version__}, ")
-    monkeypatch.setitem(sys.modules, "proxy.app", None)
-    assert main(["check"]) == 2
-    assert "the code cannot be loaded (ModuleNotFoundError: " in capsys.readouterr().err
-
-
-def test_an_upstream_that_cannot_be_reached_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    port, unknown = free_port(), f"{'a' * 70}.x"  # the second is no name that DNS could know
-    sentences = {
-        f"127.0.0.1:{port}": f"connection refused at http://127.0.0.1:{port}; ",
-        unknown: f"unknown host {unknown}",
-    }
-    for host, sentence in sentences.items():
-        check_surroundings(Settings(upstream=f"http://{host}"), Rules())
-        told = capsys.readouterr().err
-        assert told.startswith(f"vllm-tool-proxy: warning: {sentence}")
-        assert told.count("\n") == 1

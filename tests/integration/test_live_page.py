@@ -7,7 +7,6 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,8 @@ from proxy.cli.parse import lines, reread
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
-from proxy.worker.state import Published
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -95,27 +94,6 @@ def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> Non
     assert '"A"' in repair["before"] and "A" in repair["after"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/messages", {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}),
-        ("/v1/responses", {"model": "tiny", "input": "Hi"}),
-    ],
-)
-def test_the_other_dialects_are_told_as_well(server: Upstream, path: str, body: dict[str, Any]) -> None:
-    script(server, [answer(completion("a"))])
-    with live_page(server.url, audit_values=True) as page:
-        ask(page, body, path)
-        (one,) = page.requests()
-        steps = page.story(1)["steps"]
-    assert (one["path"], one["status"]) == (path, 200)
-    assert [step["title"] for step in steps] == [
-        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
-        "What the client got",
-    ]
-    assert json.loads(steps[0]["text"]) == body
-
-
 def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> None:
     script(server, [answer({"error": {"message": "no"}}, 400)], [SSE, *map(chunked, (ROLE, text("a"))), LAST])
     with live_page(server.url) as page:
@@ -177,16 +155,6 @@ def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
         for place in ("other-2", "-1", "1", "none", f"{first['ring']}-", f"{first['ring']}-x"):
             assert [one["number"] for one in page.state(query=f"?after={place}")["requests"]] == [1, 2]
     assert "_ui/state" not in caplog.text
-
-
-def test_rules_servers_and_settings_are_told(server: Upstream) -> None:
-    server.paths["/health"] = [answer({})]
-    with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
-        page.worker.published = Published(error="rules.yaml:1: no")
-        status = page.state()["status"]
-    assert status["servers"] == [{"url": server.url, "ready": True}]
-    assert (status["values"], status["lost"]) == (False, 0)
-    assert status["rules"] == {"source": "rules.yaml", "error": "rules.yaml:1: no"}
 
 
 # What was said.
@@ -327,14 +295,7 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
         assert page.activity.ring.newest() == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(f"assets/{name}" for name in ("page.html", "none.js", "..", "%2e%2e%2fviews.py")),
-        "assets/page.js%00",
-        *(f"requests/{name}{end}" for name in ("2", "0", "x", "-1", "1" * 16, "\u0661") for end in ("", "/capture")),
-    ],
-)
+@rows(__file__, "path")
 def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
@@ -353,22 +314,7 @@ def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"REMOTE_ADDR": "10.0.0.1"},
-        {"HTTP_HOST": "evil.example:8003"},
-        {"HTTP_HOST": "evil.example:8003", "HTTP_ORIGIN": "http://evil.example:8003"},
-        {"HTTP_ORIGIN": "http://127.0.0.1:3000"},
-        {"HTTP_ORIGIN": "http://localhost:8003"},
-        {"HTTP_ORIGIN": "null"},
-        {"HTTP_ORIGIN": "app://anything"},
-        {"HTTP_REFERER": "http://127.0.0.1:3000/x"},
-        {"HTTP_SEC_FETCH_SITE": "same-site"},
-        {"HTTP_SEC_FETCH_SITE": "cross-site"},
-        {"HTTP_X_FORWARDED_FOR": "10.0.0.1"},
-    ],
-)
+@rows(__file__, "told")
 def test_without_one_no_other_page_and_nobody_else_may(server: Upstream, path: str, told: dict[str, str]) -> None:
     with live_page(server.url) as page:
         refused = page.client.get(path, environ_overrides={**LOCAL, **told})
@@ -382,18 +328,7 @@ def basic(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Authorization": "Bearer wrong"},
-        basic("wrong"),
-        basic(""),
-        {"Authorization": "Basic !"},
-        {"Authorization": "Basic"},
-        {"Authorization": f"Basic {base64.b64encode(b'secret').decode()}"},
-    ],
-)
+@rows(__file__, "headers")
 def test_with_a_key_a_browser_is_asked_for_it_even_here(server: Upstream, path: str, headers: dict[str, str]) -> None:
     with live_page(server.url, keys=admin("secret")) as page:
         refused = get(page, path, headers=headers)
@@ -442,21 +377,3 @@ def test_what_a_browser_gets_may_load_nothing_from_elsewhere(server: Upstream, p
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["base-uri"] == policy["frame-ancestors"] == "'none'"
     assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
-
-
-def test_the_files_of_the_page_name_nothing_elsewhere() -> None:
-    folder = Path(__file__).parents[2] / "proxy" / "ui" / "assets"
-    for file in folder.iterdir():
-        said = file.read_text()
-        for word in (
-            "http:",
-            "https:",
-            "//cdn",
-            "innerHTML",
-            "outerHTML",
-            "insertAdjacent",
-            "document.write",
-            "eval(",
-            "style=",
-        ):
-            assert word not in said, (file.name, word)

@@ -17,6 +17,7 @@ from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Proxy, start
 from tests.support.browser import PATIENCE, browser, opened
 from tests.support.page_traffic import HOSTILE, TOOLS, USUAL, Agent, call_in_text, held_open, said
+from tests.support.rows import rows
 from tests.support.scripted import Upstream, answer
 
 pytestmark = pytest.mark.once
@@ -122,18 +123,7 @@ def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "after", "parts"),
-    [
-        ("", "", []),
-        ("same", "same", [["same", "same"]]),
-        ("a b c", "a x c", [["same", "a "], ["removed", "b"], ["added", "x"], ["same", " c"]]),
-        ("", "new", [["added", "new"]]),
-        ("old", "", [["removed", "old"]]),
-        ('{"n": "60"}', '{"n": 60}', None),
-        ("x " * 2000, "y " * 2000, None),
-    ],
-)
+@rows(__file__, "before,after,parts")
 def test_what_differs_is_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
     script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
     found = page.evaluate(script, [before, after])

@@ -39,20 +39,10 @@ class NotedRing(ActivityRing):
     def __init__(self) -> None:
         super().__init__(SharedFile().transaction)
         self.changed = threading.Condition()
-        self.shown: list[list[object]] = []
-        self.batches: list[int] = []
 
     def add(self, records: Iterable[Record]) -> None:
-        listed = [*records]
-        self.batches.append(len(listed))
-        super().add(listed)
+        super().add(records)
         with self.changed:
-            self.changed.notify_all()
-
-    def show_live(self, worker: int, rows: object, now: float) -> None:
-        super().show_live(worker, rows, now)  # type: ignore[arg-type]
-        with self.changed:
-            self.shown.append([row["id"] for row in rows])  # type: ignore[attr-defined]
             self.changed.notify_all()
 
     def wait(self, is_there: Callable[[], bool]) -> None:

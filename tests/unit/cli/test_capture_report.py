@@ -10,11 +10,11 @@ import pytest
 
 from proxy.cli.main import main
 from proxy.cli.parse import lines, reread
-from proxy.config import load as config
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.engine.engine import Engine
 from proxy.exchange.capture import Captured, read_capture
+from tests.support.bare import make_bare
 from tests.support.helpers import OFFERED, call_json, calls, chunk, delta, ends, piece, recording, says
 from tests.support.scripted import completion
 from tests.support.worker_state import read_rules
@@ -76,9 +76,7 @@ def test_raw_text_is_read_where_the_capture_says_so() -> None:
 
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rules file of this machine counts."""
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
-    monkeypatch.chdir(tmp_path)
+    make_bare(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

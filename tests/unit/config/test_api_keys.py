@@ -22,6 +22,7 @@ from proxy.config.api_keys import (
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import Forbidden, RulesError, Unauthorized
 from proxy.web.admission import named_model
+from tests.support.rows import rows
 
 
 def digest(key: str) -> str:
@@ -73,32 +74,7 @@ def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
     assert caught.value.message == "keys.yaml:3: there is no client 'agnt' in r.yaml, for key a; use agent"
 
 
-@pytest.mark.parametrize(
-    "text,line,words",
-    [
-        ("{a: b}", 1, "must be a list"),
-        ("- a", 1, "must be a mapping"),
-        (f"- name: a\n- {{name: b, sha256: {GOOD}}}", 1, "has no sha256"),
-        (f"- sha256: {GOOD}", 1, "has no name"),
-        ("- name: a\n  sha256: short", 2, "64 hex digits"),
-        (f"- sha256: {GOOD}\n  name: a b", 2, "letters, digits"),
-        (f"- sha256: {GOOD}\n  name: {'a' * 65}", 2, "letters, digits"),
-        (f'- sha256: {GOOD}\n  name: "a\\nb"', 2, "letters, digits"),
-        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: a, sha256: {digest('y')}}}", 2, "named a already"),
-        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: b, sha256: {GOOD.upper()}}}", 2, "the same key as a"),
-        (f"- name: a\n  sha256: {GOOD}\n  models: []", 3, "at least one glob"),
-        (f"- name: a\n  sha256: {GOOD}\n  models: x", 3, "must be a list"),
-        (f"- name: a\n  sha256: {GOOD}\n  streams: 0", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  streams: true", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: 1.5", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: many", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute:", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  streams: 1\n  streams: 2", 4, "twice"),
-        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use streams"),
-        ("- &a {}", 1, "anchors"),
-        ("- name: [", 1, "check indentation"),
-    ],
-)
+@rows(__file__, "text,line,words")
 def test_what_is_not_as_it_should_be_is_told_with_its_line(text: str, line: int, words: str) -> None:
     message = refused(text)
     assert message.startswith(f"keys.yaml:{line}: ") and words in message
@@ -118,25 +94,7 @@ def test_there_are_at_most_so_many_keys() -> None:
 SECRET = "sk-0123456789abcdef-the-key-itself"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        SECRET,
-        f"- {SECRET}",
-        f"{SECRET}: alice",
-        f"alice: {SECRET}",
-        f"- {SECRET}: alice",
-        f"- {{name: alice, sha256: {SECRET}}}",
-        f"- {{name: alice, sha256: {GOOD}, streams: {SECRET}}}",
-        f"- {{name: alice, sha256: {GOOD}, models: {SECRET}}}",
-        f"- {{name: alice, sha256: [{SECRET}]}}",
-        f'- {{name: "{SECRET} ", sha256: {GOOD}}}',
-        f"- {SECRET}: alice\n  {SECRET}: bob",
-        f"- *{SECRET}",
-        f"- !{SECRET} a",
-        f"- ? {SECRET}",
-    ],
-)
+@rows(__file__, "text")
 def test_who_writes_the_key_itself_into_the_file_does_not_find_it_in_the_log(text: str) -> None:
     assert SECRET not in refused(text)
 

@@ -17,6 +17,7 @@ from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.schema import Schema, compile_schema
 from proxy.tools.validator import same, type_fits, violations
 from tests.support.random_schemas import KINDS, TOOLS, VALUES, Kind, validator
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 
@@ -36,34 +37,7 @@ def test_it_judges_as_the_independent_judge_does(given_: tuple[Kind, Any]) -> No
         assert wrong(value, kind.schema) > 0
 
 
-CASES: list[tuple[JsonObject, list[Json], list[Json]]] = [
-    ({"type": "integer"}, [1, -1, 10**40, 1.0], [1.5, True, "1", None]),
-    ({"type": "number"}, [1, 1.5, -0.0], [False, "1.5"]),
-    ({"type": ["string", "null"]}, ["", None], [0, False, [], {}]),
-    ({"type": "boolean"}, [True, False], [0, 1, "true"]),
-    ({"enum": [1, "a", None, [1], {"a": 1}]}, [1, 1.0, "a", None, [1], {"a": 1.0}], [True, "A", [True], [1, 1], {}]),
-    ({"const": False}, [False], [0, None, ""]),
-    ({"type": "object", "required": ["a"]}, [{"a": None}], [{}, {"A": 1}]),
-    ({"required": ["a"]}, [1, "x", {"a": 1}], [{}]),
-    ({"properties": {"a": {"type": "string"}}}, [{}, {"a": "x"}, {"b": 1}, 5], [{"a": 1}]),
-    ({"properties": {"a": {}}, "additionalProperties": False}, [{}, {"a": 1}], [{"b": 1}]),
-    ({"additionalProperties": {"type": "string"}}, [{}, {"a": "x"}], [{"a": 1}]),
-    ({"properties": {"a": True, "b": False}}, [{"a": 1}], [{"b": 1}]),
-    ({"items": {"type": "string"}}, [[], ["a"], "a"], [["a", 1]]),
-    ({"prefixItems": [{"type": "string"}], "items": False}, [[], ["a"]], [[1], ["a", "b"]]),
-    ({"minItems": 1, "maxItems": 2}, [[1], [1, 2], "abc"], [[], [1, 2, 3]]),
-    ({"minLength": 1, "maxLength": 2}, ["a", "🙂🙂", [1, 2, 3]], ["", "abc"]),
-    ({"minimum": 1, "maximum": 2}, [1, 2, "0", True], [0, 3]),
-    ({"exclusiveMinimum": 1, "exclusiveMaximum": 2}, [1.5], [1, 2]),
-    ({"anyOf": [{"type": "string"}, {"minimum": 3, "type": "integer"}]}, ["", 3], [2, None]),
-    ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1, 2], [0, 3]),
-    ({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"type": "string"}}}, ["x"], []),
-    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, ["x"], [1]),
-    ({"$ref": "#/definitions/x", "minLength": 2, "definitions": {"x": {"type": "string"}}}, ["xx"], ["x", 1]),
-]
-
-
-@pytest.mark.parametrize(("schema", "right", "not_right"), CASES, ids=[str(schema)[:40] for schema, _, _ in CASES])
+@rows(__file__, "schema,right,not_right")
 def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Json]) -> None:
     for value in right:
         assert wrong(value, schema) == 0
@@ -85,37 +59,7 @@ def test_null_is_allowed_where_openapi_says_so() -> None:
     assert wrong(None, {"type": "string", "nullable": False}) == 1
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"pattern": "^(a+)+$"},
-        {"format": "date-time", "type": "string"},
-        {"patternProperties": {"^(a+)+$": False}, "additionalProperties": False},
-        {"propertyNames": False},
-        {"not": {}},
-        {"if": {}, "then": False},
-        {"dependentRequired": {"a": ["b"]}},
-        {"contains": False},
-        {"type": "nonsense"},
-        {"type": 5},
-        {"enum": "abc"},
-        {"enum": []},
-        {"required": "abc"},
-        {"required": [1, None]},
-        {"properties": ["a"]},
-        {"properties": {"a": 5}},
-        {"items": 5},
-        {"anyOf": {}},
-        {"anyOf": [5, None]},
-        {"allOf": "x"},
-        {"minimum": "3", "maxLength": None, "minItems": True},
-        {"$ref": 5},
-        {"$ref": "#/nowhere"},
-        {"$ref": "other.json#/a"},
-        {"additionalProperties": "no"},
-    ],
-    ids=str,
-)
+@rows(__file__, "schema")
 def test_what_is_not_understood_allows_everything(schema: JsonObject) -> None:
     """No value is called wrong that may be right, and nothing raises."""
     values: tuple[Json, ...] = ("a" * 60 + "!", {"a": 1}, {"b": [1]}, [1, "x"], 1, None)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.web import routes
 from proxy.web.routes import BY_PATH
+from tests.support.rows import rows
 
 
 def paths(**is_: object) -> set[str]:
@@ -13,21 +12,7 @@ def paths(**is_: object) -> set[str]:
     return {path for path, route in BY_PATH.items() if is_ == {name: getattr(route, name) for name in is_}}
 
 
-@pytest.mark.parametrize(
-    ("path", "named", "messages"),
-    [
-        ("/v1/messages", False, True),
-        ("/for/a/v1/messages/count_tokens", False, True),
-        ("/v1/messages/batches", False, True),
-        ("/v1/models", False, False),
-        ("/v1/models", True, True),
-        ("/v1/models/a", True, True),
-        ("/v1/chat/completions", True, False),
-        ("/tokenize", True, False),
-        ("/nothing", True, True),
-        ("/nothing", False, False),
-    ],
-)
+@rows(__file__, "path,named,messages")
 def test_the_dialect_of_an_answer_is_told_by_the_path_and_else_by_the_header(
     path: str, named: bool, messages: bool
 ) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Rules, parse_rules
 from proxy.dialects.messages.request import translate as of_messages
@@ -17,6 +15,7 @@ from proxy.dialects.responses.request import translate as of_responses
 from proxy.dialects.translation import ModelOptions
 from proxy.healing.families import family_of
 from proxy.web.thinking import switch_of, with_thinking
+from tests.support.rows import rows
 
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
 ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
@@ -50,23 +49,7 @@ def kwargs(**said: Any) -> JsonObject:
     return {"chat_template_kwargs": said}
 
 
-@pytest.mark.parametrize(
-    ("model", "effort", "up"),
-    [
-        (HY3, "none", kwargs(reasoning_effort="no_think")),
-        (HY3, "low", kwargs(reasoning_effort="low")),
-        (HY3, "xhigh", kwargs(reasoning_effort="high")),
-        (KIMI, "none", kwargs(thinking=False)),
-        (KIMI, "low", kwargs(thinking_effort="low")),
-        (KIMI, "xhigh", kwargs(thinking_effort="max")),
-        (SOLAR, "none", kwargs(reasoning_effort="minimal")),
-        (SOLAR, "medium", kwargs(reasoning_effort="medium")),
-        (GPT, "none", {"reasoning_effort": "low"}),
-        (GPT, "high", {"reasoning_effort": "high"}),
-        (QWEN, "none", kwargs(enable_thinking=False)),
-        (QWEN, "low", kwargs(enable_thinking=True)),
-    ],
-)
+@rows(__file__, "model,effort,up")
 def test_the_effort_of_responses_is_the_family_s_own_word(model: str, effort: str, up: JsonObject) -> None:
     assert responses(effort, model) == up
     assert told(lambda body, _: _Chat(body), model, reasoning_effort=effort) == up
@@ -79,18 +62,7 @@ class _Chat:
         self.body = body
 
 
-@pytest.mark.parametrize(
-    ("model", "said", "up"),
-    [
-        (HY3, {"output_config": {"effort": "low"}}, kwargs(reasoning_effort="low")),
-        (HY3, {"thinking": {"type": "adaptive"}}, kwargs(reasoning_effort="high")),
-        (HY3, {"thinking": {"type": "disabled"}}, kwargs(reasoning_effort="no_think")),
-        (KIMI, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, None),
-        (KIMI, {"thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}, kwargs(thinking=False)),
-        (SOLAR, {"thinking": {"type": "enabled", "budget_tokens": 9000}}, kwargs(reasoning_effort="medium")),
-        (QWEN, {"output_config": {"effort": "low"}}, {}),
-    ],
-)
+@rows(__file__, "model,said,up")
 def test_so_is_that_of_messages(model: str, said: dict[str, Any], up: JsonObject | None) -> None:
     assert messages(model, **said) == (kwargs(thinking=True, thinking_effort="max") if up is None else up)
 

@@ -25,6 +25,7 @@ from proxy.worker.metrics import (
     Metrics,
     upstream_kind,
 )
+from tests.support.rows import rows
 from tests.support.scraped import count, models, samples, value
 
 
@@ -108,21 +109,7 @@ def test_fixes_and_reasons_have_at_most_so_many_names(metrics: Metrics, group: s
     assert len(found) == MAX_NAMES + 1 and found["other"] == 50
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        'x"} 1\ntool_proxy_active_streams 99',
-        "x\\",
-        "x\x1f200",
-        "x\x1b[31m",
-        "x\u2028y",
-        "x\r\n",
-        "\ud83d",
-        "é" * 300,
-        "x\0",
-        "😀" * 60,
-    ],
-)
+@rows(__file__, "model")
 def test_no_name_can_forge_a_line_or_be_of_any_length(metrics: Metrics, model: str) -> None:
     count(metrics, model=model)
     assert value(samples(metrics, model), "active_streams") == 0

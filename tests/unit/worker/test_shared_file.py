@@ -13,6 +13,7 @@ import pytest
 
 from proxy.errors import NotKept, Unavailable
 from proxy.worker.shared_file import ResponseStore, SharedFile
+from tests.support.rows import rows
 
 
 @pytest.fixture(name="path")
@@ -45,19 +46,7 @@ def test_only_the_owner_can_read_the_file(path: Path) -> None:
         os.umask(old)
 
 
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("symlink", "it is a symlink"),
-        ("hard link", "not a plain file"),
-        ("symlink at -wal", "not a plain file"),
-        ("hard link at -shm", "not a plain file"),
-        ("pipe", "[a-z]"),
-        ("folder", "is a directory"),
-        ("no folder", "no such file"),
-        ("foreign", "not a plain file"),
-    ],
-)
+@rows(__file__, "what,words")
 def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
     path: Path, what: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,11 +14,8 @@ from proxy.config.load import RulesText
 from proxy.config.settings import Settings
 from proxy.errors import RulesError
 from proxy.worker import state as module
-from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import Published, WorkerState, announce, start_worker
+from proxy.worker.state import Published, WorkerState, start_worker
 from tests.support.worker_state import make_state, read_rules
-
-BAD = "settings: {heartbeat: often}\n"
 
 
 @pytest.fixture(name="rules")
@@ -48,10 +43,6 @@ def _master(rules: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
 
 def heartbeat(worker: WorkerState) -> float:
     return worker.current().settings.heartbeat
-
-
-def error(worker: WorkerState) -> Any:
-    return worker.health()["rules_error"]
 
 
 def test_requests_are_counted_by_many_threads_at_once() -> None:
@@ -119,17 +110,6 @@ def test_after_a_hang_up_the_first_new_worker_reads_the_file_for_all(rules: Path
     rules.write_text("settings: {heartbeat: 4}\n")
     second = start_worker()
     assert [heartbeat(worker) for worker in (old, first, second)] == [3.0] * 3
-
-
-@pytest.mark.usefixtures("master")
-def test_only_a_first_start_with_a_bad_file_fails(rules: Path) -> None:
-    rules.write_text(BAD)
-    for _ in range(2):
-        with pytest.raises(RulesError, match="heartbeat"):
-            start_worker()
-    rules.write_text("settings: {heartbeat: 3}\n")
-    worker = start_worker()
-    assert (heartbeat(worker), error(worker)) == (3.0, None)
 
 
 def test_without_a_master_a_worker_has_a_folder_of_its_own(rules: Path) -> None:
@@ -201,14 +181,3 @@ def test_what_is_published_is_the_owners_alone(rules: Path, tmp_path: Path) -> N
     worker.reload()
     (folder,) = {Path(worker.in_force._path).parent}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-
-
-def test_where_the_audit_file_is_is_told_and_so_is_one_that_cannot_be_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    for path in ("", str(tmp_path / "a.jsonl"), str(tmp_path)):
-        announce(make_snapshot(Settings(audit_file=path), read_rules(None)))
-    told, refused = caplog.messages
-    assert told == f"repairs are written, with their values, to {tmp_path}/a.jsonl"
-    assert refused.startswith(f"the audit file {tmp_path} cannot be written")
