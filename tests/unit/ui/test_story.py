@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from proxy.activity.ring import Story
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.chat.request import read_chat
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.text_report import reasons
-from proxy.ui.state import story_json, without_values
+from proxy.ui.state import story_json
 from tests.support.helpers import OFFERED, ends, says
 from tests.support.scripted import chat
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
@@ -50,11 +49,6 @@ def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
 )
 def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Story) -> None:
     assert reading(one) == []
-
-
-@pytest.mark.parametrize("summary", [{}, {"repairs": None}, {"repairs": [7]}, {"repairs": []}])
-def test_a_request_without_repairs_has_no_values(summary: JsonObject) -> None:
-    assert without_values(Story(summary, {"asked": b"a"})) == Story({"repairs": [], "values": False}, {})
 
 
 def test_every_reason_has_its_sentence() -> None:

@@ -82,13 +82,6 @@ def test_models_have_at_most_so_many_names(metrics: Metrics) -> None:
     assert value(found, "requests_total", dialect="chat", model="m0", status="500") == 1
 
 
-def test_a_name_that_the_model_server_does_not_know_takes_no_place(metrics: Metrics) -> None:
-    for number in range(MAX_MODELS + 50):
-        count(metrics, model=f"made-up-{number}", status=404)
-    count(metrics, model="real")
-    assert models(metrics, "real") == {"other", "real"}
-
-
 @pytest.mark.parametrize("served,expected", [(("real", "idle"), {"real": 2, "other": 2}), ((), {"other": 4})])
 def test_only_models_that_a_server_lists_have_a_label(
     metrics: Metrics, served: tuple[str, ...], expected: dict[str, int]

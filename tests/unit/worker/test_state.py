@@ -101,17 +101,6 @@ def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rule
     assert heartbeat(worker) == 3.0
 
 
-@pytest.mark.usefixtures("master")
-def test_after_a_hang_up_the_first_new_worker_reads_the_file_for_all(rules: Path) -> None:
-    old = start_worker()
-    gunicorn_conf.on_reload(None)
-    rules.write_text("settings: {heartbeat: 3}\n")
-    first = start_worker()
-    rules.write_text("settings: {heartbeat: 4}\n")
-    second = start_worker()
-    assert [heartbeat(worker) for worker in (old, first, second)] == [3.0] * 3
-
-
 def test_without_a_master_a_worker_has_a_folder_of_its_own(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     one = start_worker()
