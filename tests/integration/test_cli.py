@@ -14,10 +14,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import proxy
+from proxy import __version__
 from proxy.cli.main import main
 from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
@@ -416,3 +418,15 @@ def test_a_gunicorn_that_cannot_be_started_is_an_error(
     monkeypatch.setattr(os, "execve", failed)
     assert main(["--port", str(free_port())]) == 2
     assert "gunicorn cannot be started" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("serve")
+def test_check_says_ok_or_why_the_code_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))
+    assert main(["check"]) == 0
+    assert capsys.readouterr().out.startswith(f"ok: vllm-tool-proxy {__version__}, ")
+    monkeypatch.setitem(sys.modules, "proxy.app", None)
+    assert main(["check"]) == 2
+    assert "the code cannot be loaded (ModuleNotFoundError: " in capsys.readouterr().err

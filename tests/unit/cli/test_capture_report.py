@@ -66,6 +66,22 @@ def test_what_needs_no_repair_is_the_very_same() -> None:
     assert said[-2:] == ["after: unchanged", "nothing repaired, nothing rejected"]
 
 
+def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
+    body = json.dumps(completion(STRONG)).encode()
+    for streamed in (True, False):
+        said = told(capture(body, stream=streamed, content_type="application/json"))
+        assert said[0] == "capture: model m, a whole answer, status 200"
+        assert sum(line.startswith("  call 0: bash") for line in said) == 1
+        assert [line for line in said if line.startswith("  finish")] == ["  finish: stop", "  finish: tool_calls"]
+
+
+def test_an_error_status_passes() -> None:
+    body = b'{"error": {"message": "no parser", "code": 400}}'
+    said = told(capture(body, status=400, content_type="application/json"))
+    assert said[1:4] == ["before:", "  error:", "    no parser"]
+    assert "after: unchanged" in said
+
+
 def test_raw_text_is_read_where_the_capture_says_so() -> None:
     """An end-of-turn token that is also a tag of HTML goes from raw text only."""
     body = wire(says("Hi</s>"), ends())
