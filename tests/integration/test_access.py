@@ -14,10 +14,10 @@ from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
 from proxy.web.app import make_app
-from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import WorkerState, announce
+from proxy.worker.state import WorkerState
 from tests.conftest import BufferedClient
 from tests.support.messages_ask import ask
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -84,14 +84,7 @@ def test_who_has_a_key_comes_in(given: dict[str, str]) -> None:
         *({"Authorization": "Basic secret-of-alice"}, bearer(""), {"Cookie": "secret-of-alice"}, bearer("é")),
     ],
 )
-@pytest.mark.parametrize(
-    "method,path",
-    [
-        *(("POST", path) for path in (CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/completions", "/tokenize")),
-        *(("GET", "/v1/models"), ("GET", "/v1/models/tiny"), ("HEAD", "/v1/models"), ("POST", f"/for/openclaw{CHAT}")),
-        *(("POST", "/v1/rerank"), ("POST", "/v1/responses"), ("DELETE", "/for/openclaw/v1/responses/resp_1")),
-    ],
-)
+@rows(__file__, "method,path")
 def test_who_has_none_does_not_and_nothing_is_asked_or_read(method: str, path: str, given: dict[str, str]) -> None:
     with Upstream() as server:
         client, _ = front(server.url, access())
@@ -157,36 +150,7 @@ def test_the_clients_key_goes_up_only_where_nothing_else_is_set(
 # Models.
 
 
-@pytest.mark.parametrize(
-    "path,body", [(CHAT, chat()), (CHAT, WHOLE), (MESSAGES, ask(model="tiny")), ("/v1/completions", WHOLE)]
-)
-def test_a_key_may_use_its_models(path: str, body: dict[str, Any]) -> None:
-    fine = [answer(completion("a"))] if not body.get("stream") else FINE
-    with Upstream(fine) as server:
-        server.paths = {"/v1/models": MODELS}
-        client, _ = front(server.url, access(models=("ti*",)))
-        assert client.post(path, json=body, headers=ALICE).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "path,body",
-    [
-        *(
-            (CHAT, chat(model="big")),
-            (CHAT, {**chat(), "model": None}),
-            (CHAT, {"messages": []}),
-            (CHAT, chat(model=["tiny"])),
-        ),
-        *((MESSAGES, ask(model="big")), ("/v1/messages/count_tokens", ask(model="big"))),
-        *(
-            ("/v1/completions", {"model": "big"}),
-            ("/v1/completions", {}),
-            ("/tokenize", {"prompt": "x"}),
-            ("/v1/rerank", [1]),
-        ),
-        *((f"/for/openclaw{CHAT}", chat(model="big")), ("/v1/embeddings", {"model": 1})),
-    ],
-)
+@rows(__file__, "path,body")
 def test_a_key_may_use_no_other_model(path: str, body: Any) -> None:
     with Upstream() as server:
         server.paths = {"/v1/models": MODELS}
@@ -357,9 +321,3 @@ def test_requests_are_counted_as_they_end() -> None:
     assert found['tool_proxy_upstream_errors_total{kind="refused"}'] == 1
     assert found['tool_proxy_disconnects_total{when="answering"}'] == 1
     assert found['tool_proxy_time_to_first_byte_seconds_count{dialect="chat"}'] == 2
-
-
-def test_the_log_says_that_everybody_may_come_in(caplog: pytest.LogCaptureFixture) -> None:
-    for host, keys in (("127.0.0.1", Keys()), ("0.0.0.0", access()), ("0.0.0.0", Keys())):
-        announce(make_snapshot(Settings(host=host), read_rules(None), keys))
-    assert caplog.messages == ["0.0.0.0:8003 is open to the network, and the proxy asks for no key (client_keys)"]

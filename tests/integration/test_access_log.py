@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 from collections.abc import Iterator
@@ -13,11 +12,10 @@ import pytest
 from proxy.audit_record import Repair
 from proxy.engine.engine import Engine
 from proxy.web.record import MAX_LINES
-from proxy.worker.logging_setup import set_up_logging
 from tests.conftest import Inside
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
-    LAST,
     ROLE,
     SSE,
     WRITE_FILE,
@@ -61,7 +59,9 @@ def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.Log
     assert "error" not in known and "client" not in known
 
 
-@pytest.mark.parametrize("path,status", [("/health", 200), ("/nothing", 404), ("/for/nobody/v1/models", 404)])
+@pytest.mark.parametrize(
+    "path,status", [("/health", 200), ("/nothing", 404), ("/for/nobody/v1/models", 404), ("/for/agent", 404)]
+)
 def test_every_request_has_one_line(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, path: str, status: int
 ) -> None:
@@ -90,17 +90,7 @@ def test_the_line_says_how_the_model_server_did(
     assert (known["dialect"], known["route"], known["upstream"]) == ("chat", CHAT, expected)
 
 
-@pytest.mark.parametrize(
-    "path,dialect,route",
-    [
-        ("/health", "own", "/health"),
-        ("/for/openclaw/v1/models", "passed", "/v1/models"),
-        ("/v1/models/a/b", "passed", "/v1/models/{id}"),
-        ("/v1/rerank", "passed", "/v1/rerank"),
-        ("/v1/responses/resp_1", "responses", "/v1/responses/{response}"),
-        ("/nothing", "own", None),
-    ],
-)
+@rows(__file__, "path,dialect,route")
 def test_the_line_says_by_which_route_a_request_came(
     inside: Inside, caplog: pytest.LogCaptureFixture, *, path: str, dialect: str, route: str | None
 ) -> None:
@@ -147,16 +137,6 @@ def repairing(count: int = 1) -> Upstream:
 
 
 WHOLE = chat(stream=False, tools=[WRITE_FILE])
-
-
-def test_each_repair_has_a_line_without_values(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
-    with repairing() as server:
-        inside(server.url).post(CHAT, json=WHOLE, headers={"X-Request-Id": "r1"})
-    repairs = [facts(line) for line in caplog.messages[1:]]
-    assert [repair["fix"] for repair in repairs] == ["text_call"]
-    assert all((repair["id"], repair["model"]) == ("r1", "tiny") for repair in repairs)
-    assert all({"tool", "why"} <= repair.keys() for repair in repairs)
-    assert "a.txt" not in caplog.text and "before=" not in caplog.text
 
 
 def test_a_reply_with_countless_repairs_cannot_fill_the_log(
@@ -208,44 +188,3 @@ def test_health_counts_repairs_refusals_and_calls_without_arguments(
     assert health is not None
     assert (health["fixes"], health["refusals"]) == ({"text_call": 3}, {"not offered": 6})
     assert health["calls_with_empty_arguments"] == 3
-
-
-@pytest.fixture
-def fresh_logger() -> Iterator[logging.Logger]:
-    """The proxy's logger without handlers, put back as it was."""
-    log = logging.getLogger("proxy")
-    before = (log.handlers[:], log.level, log.propagate, logging.raiseExceptions)
-    log.handlers = []
-    yield log
-    log.handlers, log.level, log.propagate, logging.raiseExceptions = before
-
-
-def test_the_log_goes_to_standard_error_once(fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
-    for _ in range(2):
-        set_up_logging()
-    assert len(fresh_logger.handlers) == 1 and fresh_logger.level == logging.INFO
-    fresh_logger.info("hello")
-    assert capsys.readouterr() == ("", "INFO hello\n")
-
-
-def test_a_log_that_cannot_be_written_disturbs_no_request(
-    fresh_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """P3: a full disk."""
-    set_up_logging()
-
-    class Full(io.StringIO):
-        def write(self, text: str) -> int:
-            raise OSError(28, "No space left on device")
-
-    handler = fresh_logger.handlers[0]
-    assert isinstance(handler, logging.StreamHandler)
-    handler.setStream(Full())
-    fresh_logger.info("lost")
-    assert capsys.readouterr().err == ""
-
-
-def test_the_last_part_of_a_stream_is_counted(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
-    with Upstream([SSE, chunked(ROLE), chunked(text("a")), 0.03, chunked(finish()), chunked(DONE), LAST]) as server:
-        data = inside(server.url).post(CHAT, json=chat()).data
-    assert facts(caplog.messages[0])["bytes"] == str(len(data))

@@ -198,31 +198,38 @@ def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
     assert arguments_of(data, False) == [ARGUMENTS]
 
 
+# Replies without a broken call at their end, or with one that is only shown.
 NOT_ASKED = [
     "I wrote it.",
-    f"{CALL}\nI wrote it.",
+    f"{CALL}\nThat is what it wrote.",
     f"Write {CALL}",
-    f"> {CALL}",
-    f"```\n{CALL}\n```",
+    f'The docs say "{CALL}"',
     f"`{CALL}`",
-    f"So:\n\n    {CALL}",
+    f"```\n{CALL}\n```",
+    f"```\n{CALL}",
+    *(f"{mark} {CALL}" for mark in (">", "-", "12:", "+", "#")),
+    "So:\n\n    " + CALL.replace("\n", "\n    "),
+    f"<pre>\n{CALL}\n</pre>",
+    f"<!-- {CALL} -->",
     f"<think>{CALL}</think>\nNo.",
     CALL.replace("write_file", "unknown"),
+    CALL.replace('"arguments"', '"parameters"').replace('"path": "a"', '"type": "object", "properties": {"path": 1}'),
     f'<tool_call>{{"name": "write_file", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>\n{CALL}',
     f"{CALL}\nOr so:\n{CALL}",
     '{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}',
     'write_file{"path": "a", "content": "say "x" y" z}',
 ]
+TEXT = 'models: [{match: "*", broken_calls: text}]'
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("message", NOT_ASKED)
+@pytest.mark.parametrize("message", NOT_ASKED, ids=map(str, range(len(NOT_ASKED))))
 def test_what_is_no_broken_call_at_the_end_is_not_asked_for_again(inside: Inside, message: str, streamed: bool) -> None:
-    """And leaves as without the rule."""
+    """And leaves as where no call is asked for again."""
     with upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
-        one = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed)).data
+        one = inside(server.url).post(CHAT, json=asked(streamed)).data
         assert len(server.seen) == 1
-        other = inside(server.url).post(CHAT, json=asked(streamed)).data
+        other = inside(server.url, rules=TEXT).post(CHAT, json=asked(streamed)).data
     heard = [said(each, streamed) for each in (one, other)]
     assert heard[0] == heard[1]
 
@@ -253,9 +260,6 @@ def test_only_where_one_call_is_asked_for(inside: Inside, more: dict[str, Any], 
         assert len(server.seen) == 1
 
 
-TEXT = 'models: [{match: "*", broken_calls: text}]'
-
-
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(("owner", "rules"), [("vllm", TEXT), ("unknown", "")])
 def test_it_is_off_by_a_rule_and_where_no_server_is_known_to_guide(
@@ -274,36 +278,6 @@ def test_it_is_on_where_the_server_guides_its_decoding(inside: Inside, owner: st
         found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
         assert len(server.seen) == 2
     assert found["calls"] == ["write_file"]
-
-
-# Replies that end with a broken call which is only shown: nothing is asked for again.
-SHOWN = [
-    f"`{CALL}`",
-    f"```\n{CALL}\n```",
-    f"```\n{CALL}",
-    f"> {CALL}",
-    f"He wrote: {CALL}",
-    f'The docs say "{CALL}"',
-    "So:\n\n    " + CALL.replace("\n", "\n    "),
-    f"<pre>\n{CALL}\n</pre>",
-    f"<!-- {CALL} -->",
-    f"{CALL}\nThat is what it wrote.",
-    CALL.replace("write_file", "unknown"),
-    CALL.replace('"arguments"', '"parameters"').replace('"path": "a"', '"type": "object", "properties": {"path": 1}'),
-    f"- {CALL}",
-    f"12: {CALL}",
-    f"+{CALL}",
-    f"# {CALL}",
-    '{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}',
-]
-
-
-@pytest.mark.parametrize("shown", SHOWN, ids=map(str, range(len(SHOWN))))
-def test_a_broken_call_that_is_only_shown_is_never_made_real(inside: Inside, shown: str) -> None:
-    with upstream(told(shown, streamed=True), guided()) as server:
-        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
-        assert len(server.seen) == 1
-    assert (found["text"], found["calls"]) == (shown, [])
 
 
 def test_a_copy_of_a_broken_call_is_never_made_real(inside: Inside) -> None:

@@ -20,11 +20,7 @@ import pytest
 
 import proxy
 from proxy import __version__
-from proxy.cli.check import check_surroundings
 from proxy.cli.main import main
-from proxy.config import load as config
-from proxy.config.rules import Rules
-from proxy.config.settings import Settings
 from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
@@ -128,14 +124,6 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_bare(tmp_path, monkeypatch)
 
 
-def test_an_error_is_the_exit_code_of_the_process(folder: Path) -> None:
-    write_wrong_rules(folder)
-    done = command("--port", str(free_port()), "--rules", "broken.yaml", cwd=folder)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("vllm-tool-proxy: error: ") and "broken.yaml:2: " in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 # Ctrl-C counts, also where these tests themselves run in the background of a shell.
 INTERRUPTIBLE = """
 import signal, sys, warnings
@@ -164,21 +152,6 @@ def test_ctrl_c_at_a_server_that_hangs_is_one_line_and_130(words: tuple[str, ...
             _, err = process.communicate(timeout=PATIENCE)
     lines = [line for line in err.splitlines() if not line.startswith("doctor: 1/")]
     assert (process.returncode, lines) == (130, ["vllm-tool-proxy: interrupted: the command did not finish"])
-
-
-def write_wrong_rules(folder: Path) -> None:
-    (folder / "broken.yaml").write_text("models:\n- {match: a, pasre: auto}\n")
-    (folder / "setting.yaml").write_text("settings: {prot: 1}\n")
-
-
-def test_what_serves_loads_no_other_command() -> None:
-    """They bring the doctor, the parsers and the agents with them: a third of the time until gunicorn starts."""
-    script = (
-        "import sys, proxy.cli.main, proxy.cli.serve\n"
-        "print([name for name in ('agents', 'doctor', 'parse', 'setup') if f'proxy.cli.{name}' in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(
@@ -370,48 +343,6 @@ def served(*words: str) -> Became:
 
 
 @pytest.mark.usefixtures("serve")
-def test_gunicorn_gets_address_workers_threads_and_room_for_streams_and_idle_connections(tmp_path: Path) -> None:
-    argv = served("--host", "[::1]", "--workers", "2", "--max-streams", "8").argv
-    folder = str(PACKAGE.parent)
-    assert argv[:4] == [sys.executable, "-P", "-m", "gunicorn"]
-    assert argv[4:8] == ["-c", f"{folder}/proxy/gunicorn_conf.py", "--chdir", folder]
-    assert argv[8] == "--bind" and argv[9].startswith("[::1]:")
-    counts = ["--workers", "2", "--threads", "512", "--worker-connections", "1520"]
-    assert argv[10:] == [*counts, "--graceful-timeout", "60", "proxy.app:create_app()"]
-    assert os.getcwd() == folder
-
-
-@pytest.mark.usefixtures("serve")
-def test_glibc_is_told_how_to_keep_memory_unless_the_operator_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    told = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
-    for name in told:
-        monkeypatch.delenv(name, raising=False)
-    assert told.items() <= served().env.items()
-    for name in told:
-        monkeypatch.setenv(name, "7")
-        assert served().env[name] == "7"
-
-
-@pytest.mark.usefixtures("serve")
-def test_given_flags_go_to_the_workers_as_variables_and_gunicorns_own_variable_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "r.yaml").write_text("settings: {workers: 3, max_streams: 7}\n")
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 9")
-    monkeypatch.setenv("TOOL_PROXY_HEARTBEAT", "5")
-    env = served("--rules", "r.yaml", "--no-ui", "--heartbeat", "6", "--pass-through", "/a,/b").env
-    assert "GUNICORN_CMD_ARGS" not in env and env["TOOL_PROXY_MAX_STREAMS"] == "7"
-    assert env["TOOL_PROXY_RULES"] == f"{tmp_path}/r.yaml"
-    assert (env["TOOL_PROXY_NO_UI"], env["TOOL_PROXY_HEARTBEAT"]) == ("true", "6")
-    assert (env["TOOL_PROXY_WORKERS"], env["TOOL_PROXY_PASS_THROUGH"]) == ("3", "/a,/b")
-    again, rules = config.load({}, env)
-    assert (again.workers, again.no_ui, again.max_streams, again.pass_through) == (3, True, 7, ("/a", "/b"))
-    assert rules.source == f"{tmp_path}/r.yaml"
-
-
-@pytest.mark.usefixtures("serve")
 def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
     import trustme  # noqa: PLC0415
 
@@ -448,14 +379,6 @@ def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("serve")
-def test_with_client_keys_an_open_address_is_no_matter(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    keys = tmp_path / "keys.yaml"
-    keys.write_text(f"- {{name: alice, sha256: {'0' * 64}}}\n")
-    served("--host", "0.0.0.0", "--client-keys", str(keys))
-    assert warned(capsys) == []
-
-
-@pytest.mark.usefixtures("serve")
 def test_it_says_what_it_will_do_and_no_key_is_in_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -486,12 +409,6 @@ def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
 
 
 @pytest.mark.usefixtures("serve")
-def test_an_address_that_is_not_this_machines_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--host", "192.0.2.1"]) == 2
-    assert "cannot listen on 192.0.2.1:8003 (Cannot assign requested address)" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("serve")
 def test_a_gunicorn_that_cannot_be_started_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -513,29 +430,3 @@ def test_check_says_ok_or_why_the_code_cannot_be_loaded(
     monkeypatch.setitem(sys.modules, "proxy.app", None)
     assert main(["check"]) == 2
     assert "the code cannot be loaded (ModuleNotFoundError: " in capsys.readouterr().err
-
-
-def test_an_upstream_that_cannot_be_reached_is_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    port, unknown = free_port(), f"{'a' * 70}.x"  # the second is no name that DNS could know
-    sentences = {
-        f"127.0.0.1:{port}": f"connection refused at http://127.0.0.1:{port}; ",
-        unknown: f"unknown host {unknown}",
-    }
-    for host, sentence in sentences.items():
-        check_surroundings(Settings(upstream=f"http://{host}"), Rules())
-        told = capsys.readouterr().err
-        assert told.startswith(f"vllm-tool-proxy: warning: {sentence}")
-        assert told.count("\n") == 1
-
-
-def test_an_https_upstream_without_a_port_is_asked_at_443(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, int]] = []
-
-    def connect(address: tuple[str, int], _: float) -> socket.socket:
-        asked.append(address)
-        return socket.socket()
-
-    monkeypatch.setattr(socket, "create_connection", connect)
-    for url in ("https://h/x", "http://h", "http://h:81"):
-        check_surroundings(Settings(upstream=url), Rules())
-    assert asked == [("h", 443), ("h", 80), ("h", 81)]

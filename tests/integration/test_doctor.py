@@ -101,10 +101,6 @@ def no_second_system(messages: Sequence[Message]) -> str:
     return ordinary([each for at, each in enumerate(messages) if each["role"] != "system" or at != 1])
 
 
-def opening(messages: Sequence[Message]) -> str:
-    return f"{ordinary(messages)}<think>\n"
-
-
 def said_calls(arguments: str = "{}", ids: Sequence[str] = ("a", "b")) -> Callable[[Message], Message]:
     """Changes the calls of a chunk."""
 
@@ -149,14 +145,6 @@ def one_call(events: list[bytes]) -> list[bytes]:
     return [each for each in events if b'"index": 1' not in each]
 
 
-def one_id(chunk: Message) -> Message:
-    return said_calls('{"path": "a", "content": "b"}', ("a", "a"))(chunk)
-
-
-def no_usage(events: list[bytes]) -> list[bytes]:
-    return [each for each in events if b'"usage"' not in each]
-
-
 def broken_whole(body: Message) -> Result | None:
     """The arguments of a whole answer are cut off."""
     if body.get("stream") or not body.get("tools") or body["tool_choice"] == "none":
@@ -182,15 +170,11 @@ def asked(body: Message) -> str:
     return str(body["messages"][-1]["content"])
 
 
-WITH_TOOLS: Mapping[str, Any] = {"owner": "sglang", "version": ""}
-
-
 def sglang(**info: str) -> dict[str, Result]:
     return {"/get_server_info": (200, json.dumps({"version": "0.5", **info}).encode())}
 
 
 FINE = Behaviour()
-PLAIN = '{"path": "a", "content": "b"}'
 OK_YES = (
     200,
     json.dumps({"choices": [{"index": 0, "message": {"content": "Yes."}, "finish_reason": "stop"}]}).encode(),
@@ -434,6 +418,8 @@ def test_what_is_found_is_what_is_there(name: str) -> None:
     chosen = CASES[name]
     report = examined(chosen.behaviour)
     assert bad(report) == (HEALTHY | chosen.more) - chosen.less
+    for finding in report.findings:
+        assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
 
 
 def test_a_model_that_is_not_listed_is_an_error() -> None:
@@ -490,12 +476,6 @@ def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> Non
         assert report.requests == len(server.asked) < 60
     assert paths == {"/", "/v1/models", "/version", "/tokenize", CHAT}
     assert report.prompt_tokens > 0 and report.completion_tokens > 0 and report.seconds > 0
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_what_does_harm_says_how_and_what_fixes_it(name: str) -> None:
-    for finding in examined(CASES[name].behaviour).findings:
-        assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.main import main
-from proxy.config import load as config
 from tests.real.processes import free_port
+from tests.support.bare import make_bare
 from tests.support.model_server import Behaviour, ModelServer, refusal
-from tests.support.scripted import Act, Upstream, answer
+from tests.support.scripted import Act, Upstream
 
 HERMES = "Hermes' JSON"
 FINE = Behaviour()
@@ -24,13 +22,9 @@ WRONG = replace(FINE, reads=frozenset({HERMES}), unread="swallowed")
 
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rules file of this machine counts, and no variable."""
-    for name in [name for name in os.environ if name.startswith("TOOL_PROXY_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
+    make_bare(tmp_path, monkeypatch)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PWD", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
@@ -64,13 +58,6 @@ def test_one_that_answers_nonsense(script: bytes, capsys: pytest.CaptureFixture[
         assert told(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
 
 
-def test_something_that_is_no_model_server(capsys: pytest.CaptureFixture[str]) -> None:
-    with Upstream([answer(b"<html>nginx</html>", 404)]) as server:
-        assert main(["doctor", "--upstream", server.url]) == 3
-        line = f"vllm-tool-proxy: error: {server.url} is not a model server: it answers /v1/models with 404\n"
-        assert told(capsys) == line
-
-
 def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(FINE) as server:
         assert main(["doctor", "--upstream", server.url]) == 0
@@ -80,14 +67,6 @@ def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url]) == 1
     assert "does harm:\n- the server swallows the model's call" in capsys.readouterr().out
-
-
-def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    with ModelServer(WRONG) as server:
-        assert main(["doctor", "--upstream", server.url + "/v1", "--json"]) == 1
-        said = json.loads(capsys.readouterr().out)
-        assert said["url"] == server.url
-    assert {finding["id"] for finding in said["findings"] if finding["level"] == "harm"} >= {"call_swallowed"}
 
 
 def test_the_key_of_a_variable_goes_up_and_nowhere_else(
@@ -106,19 +85,12 @@ def test_the_key_of_a_variable_goes_up_and_nowhere_else(
     assert out.count(f"Not for the key {'*' * 16}.") >= 2
 
 
-def test_what_a_server_says_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with ModelServer(replace(FINE, version="1\x1b[2J\x07\u202e2")) as server:
+def test_what_a_server_says_cannot_act_on_the_terminal_or_begin_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with ModelServer(replace(FINE, name="m\ndoes harm:\n- x", version="1\x1b[2J\x07\u202e2")) as server:
         main(["doctor", "--upstream", server.url])
     out, _ = capsys.readouterr()
-    assert "1\\u001b[2J\\u0007\\u202e2" in out and "\x1b" not in out and "\u202e" not in out
-
-
-def test_a_line_break_in_a_name_begins_no_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with ModelServer(replace(FINE, name="m\ndoes harm:\n- x", version="1")) as server:
-        main(["doctor", "--upstream", server.url])
-    out, _ = capsys.readouterr()
-    assert out.splitlines()[1] == f"{server.url}: vllm 1, model m\\ndoes harm:\\n- x"
-    assert "\ndoes harm:\n" not in out
+    assert out.splitlines()[1] == f"{server.url}: vllm 1\\u001b[2J\\u0007\\u202e2, model m\\ndoes harm:\\n- x"
+    assert "\ndoes harm:\n" not in out and "\x1b" not in out and "\u202e" not in out
 
 
 def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,3 +175,24 @@ def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
         assert main(["doctor", "--upstream", server.url, "--write", "bad.yaml"]) == 2
         assert server.asked == []
     assert "bad.yaml:1:" in told(capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--upstream", "ftp://x"], "--upstream: 'ftp://x' cannot be used; it must be an http:// or https:// URL"),
+        (["--key-env", "NO_SUCH_KEY"], "--key-env: the variable 'NO_SUCH_KEY' is not set"),
+    ],
+)
+def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", *words]) == 2
+    assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
+
+
+def test_a_key_that_no_header_can_carry_is_told_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-ü-secret")
+    assert main(["doctor", "--key-env", "MY_KEY"]) == 2
+    line = told(capsys)
+    assert "has characters that no HTTP header can carry" in line and "secret" not in line

@@ -186,17 +186,6 @@ def test_the_agent_is_given_the_proxy_for_this_run(name: str, key: tuple[str, ..
 
 
 @pytest.mark.slow
-def test_a_private_folder_is_made_only_where_it_is_needed(place: Place, real: Proxy) -> None:
-    needed = set()
-    for name in LAUNCHED:
-        settle(name, place)
-        end(launch(name, place, "--url", real.url), "its end")
-        until_empty(place.temporary)
-        needed |= {name} if place.told()["texts"] else set()
-    assert needed == {"codex", "openclaw", "qwen", "pi", "cline"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["its end", "Ctrl-C", "SIGKILL"])
 def test_nor_with_a_proxy_of_its_own(how: str, place: Place, server: Upstream) -> None:
     """The log of that proxy is all that is new."""

@@ -7,19 +7,17 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from proxy.activity.activity import Activity
 from proxy.cli.parse import lines, reread
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
-from proxy.worker.state import Published
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -85,16 +83,6 @@ def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
     assert one["repairs"][0]["why"] == "the model wrote the call as text (<tool_call>)"
 
 
-def test_why_a_text_was_no_call_is_told_by_its_reason(server: Upstream) -> None:
-    script(server, NO_CALL)
-    with live_page(server.url) as page:
-        ask(page)
-        (one,) = page.requests()
-        state = page.state()
-    assert one["refusals"] == {"not_offered": 1}
-    assert state["status"]["reasons"]["not_offered"] == "no such tool is offered"
-
-
 def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> None:
     script(server, [answer(completion("a"))])
     with live_page(server.url, "models: [{match: '*', heal: {on: [one_system]}}]", audit_values=True) as page:
@@ -104,27 +92,6 @@ def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> Non
     (repair,) = one["repairs"]
     assert (repair["fix"], repair["side"]) == ("heal_one_system", "request")
     assert '"A"' in repair["before"] and "A" in repair["after"]
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/v1/messages", {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}),
-        ("/v1/responses", {"model": "tiny", "input": "Hi"}),
-    ],
-)
-def test_the_other_dialects_are_told_as_well(server: Upstream, path: str, body: dict[str, Any]) -> None:
-    script(server, [answer(completion("a"))])
-    with live_page(server.url, audit_values=True) as page:
-        ask(page, body, path)
-        (one,) = page.requests()
-        steps = page.story(1)["steps"]
-    assert (one["path"], one["status"]) == (path, 200)
-    assert [step["title"] for step in steps] == [
-        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
-        "What the client got",
-    ]
-    assert json.loads(steps[0]["text"]) == body
 
 
 def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> None:
@@ -172,25 +139,6 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
     }
 
 
-@pytest.mark.slow
-def test_a_request_that_is_under_way_is_told_until_it_has_ended(server: Upstream) -> None:
-    gate = server.gate()
-    script(server, [SSE, *map(chunked, (ROLE, text("a"), text("b"))), gate, chunked(finish()), chunked(DONE), LAST])
-    with live_page(server.url) as page:
-        page.state()
-        reply = page.client.post(CHAT, json=chat(stream=True), buffered=False)
-        parts = reply.iter_encoded()
-        assert b'"content": "a"' in next(parts)
-        (row,) = page.state(lambda state: state["live"] != [])["live"]
-        assert (row["model"], row["phase"], row["client"]) == ("tiny", "answering", "")
-        assert row["events"] >= 1
-        gate.open()
-        for _ in parts:
-            pass
-        reply.close()
-        assert page.state(lambda state: state["live"] == [])["requests"][0]["status"] == 200
-
-
 def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
     server: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -207,21 +155,6 @@ def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
         for place in ("other-2", "-1", "1", "none", f"{first['ring']}-", f"{first['ring']}-x"):
             assert [one["number"] for one in page.state(query=f"?after={place}")["requests"]] == [1, 2]
     assert "_ui/state" not in caplog.text
-
-
-def test_rules_servers_and_settings_are_told(server: Upstream) -> None:
-    server.paths["/health"] = [answer({})]
-    with live_page(server.url, "models:\n  - match: tiny\n    parse: proxy\n") as page:
-        page.worker.published = Published(error="rules.yaml:1: no")
-        status = page.state()["status"]
-    assert status["servers"] == [{"url": server.url, "ready": True}]
-    assert (status["values"], status["lost"]) == (False, 0)
-    assert status["rules"] == {"source": "rules.yaml", "error": "rules.yaml:1: no"}
-
-
-def test_a_server_that_does_not_answer_is_told() -> None:
-    with live_page("http://127.0.0.1:1") as page:
-        assert page.state()["status"]["servers"] == [{"url": "http://127.0.0.1:1", "ready": False}]
 
 
 # What was said.
@@ -320,21 +253,6 @@ def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) 
     assert any("repair text_call" in line for line in told)
 
 
-@pytest.mark.parametrize(("values", "least"), [(False, 0), (True, 2 * 100_000)])
-def test_what_waits_to_be_written_counts_with_all_that_is_kept(
-    server: Upstream, monkeypatch: pytest.MonkeyPatch, values: bool, least: int
-) -> None:
-    sizes: list[int] = []
-    monkeypatch.setattr(Activity, "keep", lambda _, make, size: sizes.append(size))
-    script(server, stream(ROLE, text("a" * 100_000), finish(), DONE))
-    body = chat(stream=True)
-    with live_page(server.url, audit_values=values) as page:
-        ask(page, body)
-    (size,) = sizes
-    asked = len(json.dumps(body))
-    assert least <= size - asked <= least + least // 10
-
-
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
 def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, path: str) -> None:
     shaped = "sk-" + "proj-Ab3_" * 4
@@ -377,14 +295,7 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
         assert page.activity.ring.newest() == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(f"assets/{name}" for name in ("page.html", "none.js", "..", "%2e%2e%2fviews.py")),
-        "assets/page.js%00",
-        *(f"requests/{name}{end}" for name in ("2", "0", "x", "-1", "1" * 16, "\u0661") for end in ("", "/capture")),
-    ],
-)
+@rows(__file__, "path")
 def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
@@ -403,22 +314,7 @@ def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "told",
-    [
-        {"REMOTE_ADDR": "10.0.0.1"},
-        {"HTTP_HOST": "evil.example:8003"},
-        {"HTTP_HOST": "evil.example:8003", "HTTP_ORIGIN": "http://evil.example:8003"},
-        {"HTTP_ORIGIN": "http://127.0.0.1:3000"},
-        {"HTTP_ORIGIN": "http://localhost:8003"},
-        {"HTTP_ORIGIN": "null"},
-        {"HTTP_ORIGIN": "app://anything"},
-        {"HTTP_REFERER": "http://127.0.0.1:3000/x"},
-        {"HTTP_SEC_FETCH_SITE": "same-site"},
-        {"HTTP_SEC_FETCH_SITE": "cross-site"},
-        {"HTTP_X_FORWARDED_FOR": "10.0.0.1"},
-    ],
-)
+@rows(__file__, "told")
 def test_without_one_no_other_page_and_nobody_else_may(server: Upstream, path: str, told: dict[str, str]) -> None:
     with live_page(server.url) as page:
         refused = page.client.get(path, environ_overrides={**LOCAL, **told})
@@ -432,18 +328,7 @@ def basic(key: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Authorization": "Bearer wrong"},
-        basic("wrong"),
-        basic(""),
-        {"Authorization": "Basic !"},
-        {"Authorization": "Basic"},
-        {"Authorization": f"Basic {base64.b64encode(b'secret').decode()}"},
-    ],
-)
+@rows(__file__, "headers")
 def test_with_a_key_a_browser_is_asked_for_it_even_here(server: Upstream, path: str, headers: dict[str, str]) -> None:
     with live_page(server.url, keys=admin("secret")) as page:
         refused = get(page, path, headers=headers)
@@ -492,21 +377,3 @@ def test_what_a_browser_gets_may_load_nothing_from_elsewhere(server: Upstream, p
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["base-uri"] == policy["frame-ancestors"] == "'none'"
     assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
-
-
-def test_the_files_of_the_page_name_nothing_elsewhere() -> None:
-    folder = Path(__file__).parents[2] / "proxy" / "ui" / "assets"
-    for file in folder.iterdir():
-        said = file.read_text()
-        for word in (
-            "http:",
-            "https:",
-            "//cdn",
-            "innerHTML",
-            "outerHTML",
-            "insertAdjacent",
-            "document.write",
-            "eval(",
-            "style=",
-        ):
-            assert word not in said, (file.name, word)

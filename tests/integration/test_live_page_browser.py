@@ -13,11 +13,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, expect
 
-from proxy.exchange.capture import read_capture
 from proxy.worker.shared_file import FILE_NAME
 from tests.conftest import Proxy, start
 from tests.support.browser import PATIENCE, browser, opened
 from tests.support.page_traffic import HOSTILE, TOOLS, USUAL, Agent, call_in_text, held_open, said
+from tests.support.rows import rows
 from tests.support.scripted import Upstream, answer
 
 pytestmark = pytest.mark.once
@@ -123,18 +123,7 @@ def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "after", "parts"),
-    [
-        ("", "", []),
-        ("same", "same", [["same", "same"]]),
-        ("a b c", "a x c", [["same", "a "], ["removed", "b"], ["added", "x"], ["same", " c"]]),
-        ("", "new", [["added", "new"]]),
-        ("old", "", [["removed", "old"]]),
-        ('{"n": "60"}', '{"n": 60}', None),
-        ("x " * 2000, "y " * 2000, None),
-    ],
-)
+@rows(__file__, "before,after,parts")
 def test_what_differs_is_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
     script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
     found = page.evaluate(script, [before, after])
@@ -155,17 +144,6 @@ def test_a_request_opens_to_its_whole_story(page: Page) -> None:
     expect(body.get_by_role("region", name="Reading")).to_contain_text("call 1: write_file")
     body.locator("summary").nth(2).click()
     expect(body.get_by_role("region", name=titles[2])).to_contain_text("<tool_call>")
-
-
-@pytest.mark.slow
-def test_a_request_is_saved_as_a_capture(page: Page, tmp_path: Path) -> None:
-    page.locator("#request-rows button").last.click()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="Save as a capture").click()
-    assert download.value.suggested_filename.endswith(".capture")
-    download.value.save_as(tmp_path / "saved")
-    captured = read_capture((tmp_path / "saved").read_bytes(), "saved")
-    assert b"notes.md" in captured.body and captured.complete
 
 
 @pytest.mark.slow
@@ -275,15 +253,6 @@ def serious(page: Page) -> list[str]:
     """What axe finds that counts, each by its rule and the element."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
-
-
-@pytest.mark.slow
-def test_light_and_dark_are_told_apart(chromium: Browser, shown: Site) -> None:
-    grounds = []
-    for dark in (False, True):
-        with opened(chromium, shown.url, dark=dark) as page:
-            grounds.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert grounds == ["rgb(255, 255, 255)", "rgb(13, 17, 23)"]
 
 
 # Who would do harm.

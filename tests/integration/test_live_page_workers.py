@@ -5,12 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from proxy.worker.shared_file import FILE_NAME
@@ -108,41 +107,3 @@ def test_a_page_shows_what_all_workers_do(
         assert time.monotonic() < deadline
     assert len(workers(started)) == 2
     assert (tmp_path / FILE_NAME).exists()
-
-
-@pytest.mark.slow
-@pytest.mark.once
-def test_the_page_works_again_after_its_file_has_broken(
-    proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
-    server.play(*[[answer(completion("a"))]] * 1000)
-    started = proxy(server.url, "--workers", "2")
-    before = shown(started, clients, lambda told: len(told["requests"]) >= 4)
-    for file in tmp_path.glob(f"{FILE_NAME}*"):
-        if not file.name.endswith(("-shm", ".lock")):
-            file.write_bytes(b"no database " * 4096)
-    for worker in workers(started):  # what a worker has read stays in its memory
-        psutil.Process(worker).terminate()
-    after = shown(started, clients, lambda told: told["ring"] != before["ring"] and len(told["requests"]) >= 4)
-    assert after["requests"][0]["number"] == 1
-
-
-def shown(proxy: Proxy, clients: Clients, is_there: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The page's state as soon as this is in it, while requests come."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        assert clients.post(proxy, chat()).read()
-        told = state(proxy)
-        if "error" not in told and is_there(told):
-            return told
-        assert time.monotonic() < deadline, told
-
-
-@pytest.mark.once
-def test_without_a_runtime_directory_several_workers_share_a_temporary_one(
-    proxy: Start, server: Upstream, clients: Clients
-) -> None:
-    server.play(*[[answer(completion("a"))]] * 100)
-    started = proxy(server.url, "--workers", "2")
-    shown(started, clients, lambda told: len(told["requests"]) >= 4)

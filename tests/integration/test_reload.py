@@ -184,11 +184,6 @@ def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Tw
         assert healths == [(number + 1, None)] * 2, broken
 
 
-def test_a_reload_is_a_post_and_nothing_else(idle: Two) -> None:
-    status, headers, _ = idle.proxy.get("/_reload")
-    assert (status, headers["allow"]) == (405, "POST, OPTIONS")
-
-
 def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_change(two: Make) -> None:
     count = 200
     cleaning = "clients: {mine: {clean: {choice: [token_ids]}}}"

@@ -324,26 +324,6 @@ def test_a_second_try_is_counted_and_named_in_the_log(inside: Inside, caplog: py
     assert "cannot parse the calls of model 'tiny'" in caplog.text
 
 
-def swallowed(said: bytes) -> Script:
-    usage = {"prompt_tokens": 1, "completion_tokens": 40, "total_tokens": 41}
-    empty = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny", "choices": [], "usage": usage}
-    return stream(ROLE, *([said] if said else []), finish(), event(empty), DONE)
-
-
-@pytest.mark.parametrize(
-    "said,tools,named",
-    [(b"", [WRITE_FILE], True), (text("a"), [WRITE_FILE], False), (b"", None, False)],
-    ids=["nothing", "text", "nothing, and no tools offered"],
-)
-def test_a_reply_that_used_tokens_and_said_nothing_is_named_in_the_log(
-    inside: Inside, caplog: pytest.LogCaptureFixture, said: bytes, tools: object, named: bool
-) -> None:
-    caplog.set_level(logging.INFO, "proxy")
-    with Upstream(swallowed(said)) as server:
-        assert inside(server.url).post(CHAT, json=chat(tools=tools)).data
-    assert ("parse: proxy" in caplog.text) is named
-
-
 def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:
     first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), HELD]
     with Upstream(first, RAW) as server:

@@ -230,16 +230,6 @@ ONE_TRY: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("more", ONE_TRY)
-def test_only_where_tools_are_offered_one_answer_is_asked_for_and_none_is_begun(
-    inside: Inside, more: dict[str, Any], streamed: bool
-) -> None:
-    with Upstream(told(EMPTY, streamed=streamed)) as server:
-        assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
-        assert len(server.seen) == 1
-
-
-@pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("why", ["length", "content_filter", "abort", "repetition"])
 def test_only_where_the_model_ended_by_itself(inside: Inside, why: str, streamed: bool) -> None:
     with Upstream(told(EMPTY, why, streamed=streamed)) as server:
@@ -266,10 +256,15 @@ ANSWERS: list[Any] = [
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("message", ANSWERS)
-def test_an_answer_is_an_answer(inside: Inside, message: Any, streamed: bool) -> None:
+@pytest.mark.parametrize(
+    ("message", "more"), [*((EMPTY, more) for more in ONE_TRY), *((message, {}) for message in ANSWERS)]
+)
+def test_an_answer_and_what_only_one_try_may_answer_are_asked_for_once(
+    inside: Inside, message: Any, more: dict[str, Any], streamed: bool
+) -> None:
+    """A second try needs offered tools, one answer, and none that the client has begun."""
     with Upstream(told(message, streamed=streamed)) as server:
-        assert inside(server.url).post(CHAT, json=asked(streamed)).status_code == 200
+        assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
         assert len(server.seen) == 1
 
 

@@ -13,8 +13,9 @@ from proxy.config.settings import Settings
 from proxy.healing.families import family_of
 from proxy.upstream.model_list import ModelCard
 from proxy.worker import snapshot as module
-from proxy.worker.snapshot import READY_CACHED, Snapshot, make_snapshot
+from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.real.processes import free_port
+from tests.support.rows import rows
 from tests.support.scripted import Act, Script, Upstream, answer, head
 from tests.support.worker_state import read_rules
 
@@ -43,20 +44,7 @@ def models(*owners: object) -> Script:
     return [answer({"data": [{"id": "m", "owned_by": owner} for owner in owners]})]
 
 
-@pytest.mark.parametrize(
-    "owner,kind",
-    [
-        ("vllm", "vllm"),
-        ("VLLM", "vllm"),
-        ("llamacpp", "llamacpp"),
-        ("llama.cpp", "llamacpp"),
-        ("sglang", "sglang"),
-        ("lmdeploy", "lmdeploy"),
-        ("openai", ""),
-        (5, ""),
-        (None, ""),
-    ],
-)
+@rows(__file__, "owner,kind")
 def test_the_kind_of_server_is_what_it_says_of_itself(owner: object, kind: str) -> None:
     with Upstream(models(owner)) as server:
         assert kind_of(snapshot(server.url), Authorization="Bearer k") == kind
@@ -76,23 +64,6 @@ def test_the_first_card_that_is_known_counts() -> None:
 def test_a_server_that_does_not_say_is_of_no_known_kind(script: Script) -> None:
     with Upstream(script) as server:
         assert kind_of(snapshot(server.url)) == ""
-
-
-CARD = {
-    **{"id": "Qwen/Qwen3-8B", "object": "model", "created": 1795279735, "owned_by": "vllm", "root": "/models/qwen"},
-    **{"parent": None, "max_model_len": 40960, "permission": [{"id": "modelperm-1", "object": "model_permission"}]},
-}
-
-
-def test_cards_and_kind_are_one_answer_asked_for_once(clock: SimpleNamespace) -> None:
-    with Upstream([answer({"object": "list", "data": [CARD]})]) as server:
-        known = snapshot(server.url)
-        card = ModelCard("Qwen/Qwen3-8B", "vllm", "/models/qwen", "", 40960, 1795279735)
-        assert cards_of(known, Authorization="Bearer k") == (card,)
-        assert kind_of(known) == "vllm"
-        clock.now += 299
-        assert cards_of(known) == (card,)
-        assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer k"]
 
 
 def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_busy(clock: SimpleNamespace) -> None:
@@ -139,18 +110,6 @@ def test_many_at_once_ask_once() -> None:
             gate.open()
             assert [each.result() for each in found] == ["vllm"] * 8
         assert len(server.seen) == 1
-
-
-def test_a_known_kind_is_asked_once_and_a_failure_again_soon(clock: SimpleNamespace) -> None:
-    with Upstream([Act.CLOSE], models("vllm"), models("sglang")) as server:
-        known = snapshot(server.url)
-        assert [kind_of(known), kind_of(known)] == ["", ""]
-        assert len(server.seen) == 1
-        clock.now += 11
-        assert [kind_of(known), kind_of(known)] == ["vllm", "vllm"]
-        clock.now += 200
-        assert kind_of(known) == "vllm"
-        assert len(server.seen) == 2
 
 
 def family_in(known: Snapshot, model: str = "local-model", kind: str = "", **headers: str) -> str:
@@ -206,20 +165,6 @@ def test_a_name_or_a_rule_that_tells_the_family_asks_nothing() -> None:
         assert server.seen == [] and server.asked == []
 
 
-@pytest.mark.parametrize("about", [[answer({"model_path": "/m/Qwen3-8B"})], [answer({}, 404)], [Act.CLOSE]])
-def test_what_a_server_says_elsewhere_is_asked_once_for_each_list(clock: SimpleNamespace, about: Script) -> None:
-    with Upstream() as server:
-        server.paths |= {"/v1/models": listing(LLAMA), "/props": about}
-        known = snapshot(server.url)
-        for _ in range(3):
-            family_in(known)
-            clock.now += 60
-        assert server.asked == ["/v1/models", "/props"]
-        clock.now += 301
-        family_in(known)
-        assert server.asked == ["/v1/models", "/props"] * 2
-
-
 def test_a_family_stays_known_while_the_server_does_not_answer(clock: SimpleNamespace) -> None:
     with Upstream() as server:
         server.paths |= {"/v1/models": listing(LLAMA), "/props": [answer({"model_path": "/m/Qwen3-8B"})]}
@@ -264,16 +209,15 @@ def test_ready_is_what_the_upstream_says_of_its_health(status: int, ready: bool)
         assert server.seen[0].line.startswith("GET /health ")
 
 
-def test_ready_is_asked_at_most_every_two_seconds_whatever_the_answer(clock: SimpleNamespace) -> None:
-    with Upstream([Act.CLOSE], [answer({})], [Act.CLOSE]) as server:
-        known = snapshot(server.url)
-        assert [known.ready(), known.ready()] == [False, False]
-        clock.now += READY_CACHED
-        assert [known.ready(), known.ready()] == [True, True]
-        assert len(server.seen) == 2
-        clock.now += READY_CACHED
-        assert known.ready() is False
+def test_what_is_remembered_is_bounded() -> None:
+    """C7: a client that invents models cannot fill the memory."""
+    known = snapshot("http://127.0.0.1:1")
+    for number in range(3000):
+        known.remember(f"model-{number}")
+    assert known.parses("model-0") and not known.parses("model-2999")
 
 
-def test_a_server_that_is_not_there_is_not_ready() -> None:
-    assert snapshot(f"http://127.0.0.1:{free_port()}").ready() is False
+def test_a_client_s_word_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    snapshot("http://127.0.0.1:1").remember("evil\nERROR forged" + "x" * 500)
+    assert len(caplog.messages) == 1
+    assert "\n" not in caplog.messages[0] and len(caplog.messages[0]) < 300

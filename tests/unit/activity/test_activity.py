@@ -11,7 +11,6 @@ import pytest
 from proxy.activity import activity as activities
 from proxy.activity.activity import Activity
 from proxy.activity.ring import ActivityRing, Record
-from proxy.codec.json_text import JsonObject
 from proxy.errors import Unavailable
 from proxy.worker.shared_file import SharedFile
 from tests.support.scripted import PATIENCE
@@ -40,20 +39,10 @@ class NotedRing(ActivityRing):
     def __init__(self) -> None:
         super().__init__(SharedFile().transaction)
         self.changed = threading.Condition()
-        self.shown: list[list[object]] = []
-        self.batches: list[int] = []
 
     def add(self, records: Iterable[Record]) -> None:
-        listed = [*records]
-        self.batches.append(len(listed))
-        super().add(listed)
+        super().add(records)
         with self.changed:
-            self.changed.notify_all()
-
-    def show_live(self, worker: int, rows: object, now: float) -> None:
-        super().show_live(worker, rows, now)  # type: ignore[arg-type]
-        with self.changed:
-            self.shown.append([row["id"] for row in rows])  # type: ignore[attr-defined]
             self.changed.notify_all()
 
     def wait(self, is_there: Callable[[], bool]) -> None:
@@ -91,15 +80,6 @@ def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
     one.close()
     ring = ActivityRing(SharedFile(path).transaction)
     assert names(ring) == [*range(30)] and told.lost == 0
-
-
-def test_what_comes_together_is_written_together(told: Told) -> None:
-    ring = NotedRing()
-    one = Activity(ring, lambda: False, told.lose, gather=PATIENCE)
-    for number in range(5):
-        one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
-    one.close()
-    assert ring.batches == [5]
 
 
 def test_what_finds_no_room_is_lost_and_nobody_waits(activity: Activity, ring: NotedRing, told: Told) -> None:
@@ -162,39 +142,6 @@ def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogC
     one.close()
     assert told.lost == 3
     assert len([line for line in logged.messages if "the live page lacks these requests" in line]) == 1
-
-
-def test_while_nobody_looks_nothing_is_written(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activities, "TICK", 0.01)
-    asked = threading.Semaphore(0)
-
-    def is_watched() -> bool:
-        asked.release()
-        return False
-
-    one = Activity(ring, is_watched, told.lose)
-    one.begin(lambda: {"id": "a"})
-    for _ in range(3):
-        assert asked.acquire(timeout=PATIENCE)
-    one.close()
-    assert ring.shown == []
-
-
-def test_a_row_that_cannot_be_made_ends_nothing(
-    activity: Activity, ring: NotedRing, logged: pytest.LogCaptureFixture
-) -> None:
-    failed = threading.Event()
-
-    def broken() -> JsonObject:
-        failed.set()
-        raise ZeroDivisionError
-
-    end = activity.begin(broken)
-    assert failed.wait(PATIENCE)
-    end()
-    activity.begin(lambda: {"id": "a"})
-    ring.wait(lambda: ["a"] in ring.shown)
-    assert "running requests cannot be listed" in logged.text
 
 
 def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:

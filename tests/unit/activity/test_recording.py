@@ -14,13 +14,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-@pytest.mark.parametrize(("said", "kept", "is_cut"), [(b"", b"", False), (b"0123456789", b"0123456789", False)])
-def test_what_fits_is_kept_whole_at_every_cut(said: bytes, kept: bytes, is_cut: bool, cut: int) -> None:
-    excerpt = in_parts(said, cut)
-    assert (excerpt.data, excerpt.size, excerpt.cut) == (kept, len(said), is_cut)
-
-
-@pytest.mark.parametrize("cut", range(1, 14))
 def test_of_more_the_beginning_is_kept(cut: int) -> None:
     excerpt = in_parts(b"0123456789abc", cut)
     assert (excerpt.data, excerpt.size, excerpt.cut) == (b"0123456789", 13, True)
@@ -39,11 +32,6 @@ def test_only_so_many_tries_are_kept() -> None:
         one.begin_try(b"%d" % number, raw_text=False).note(b"said")
     assert [each.up.data for each in one.tries] == [b"0", b"1", b"2", b"3"]
     assert {each.answer.data for each in one.tries} == {b"said"}
-
-
-def test_a_try_without_an_answer_has_no_status() -> None:
-    one = Recording(b"asked").begin_try(b"up", raw_text=True)
-    assert (one.status, one.content_type, one.complete) == (0, "", False)
 
 
 def test_all_that_is_kept_in_addition_to_the_requests_body_counts() -> None:

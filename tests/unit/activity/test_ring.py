@@ -84,14 +84,6 @@ def test_what_is_under_way_is_that_of_all_workers_while_they_say_so(ring: Activi
     assert ring.live(NOW + 7) == []
 
 
-def test_several_processes_write_and_read_the_same_ring(opened: Callable[[], ActivityRing]) -> None:
-    one, other = opened(), opened()
-    one.add([record("a")])
-    other.add([record("b")])
-    assert names(one) == names(other) == ["a", "b"]
-    assert one.name() == other.name()
-
-
 def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], ActivityRing]) -> None:
     several = [opened() for _ in range(8)]
     threads = [threading.Thread(target=one.add, args=([record("a")] * 5,)) for one in several]
@@ -100,7 +92,3 @@ def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], Act
     for thread in threads:
         thread.join()
     assert len(several[0].newest()) == 40
-
-
-def test_each_ring_has_a_name_of_its_own(ring: ActivityRing) -> None:
-    assert ring.name() == ring.name() != ActivityRing(SharedFile().transaction).name()

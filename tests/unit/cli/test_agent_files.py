@@ -153,10 +153,6 @@ def test_a_record_that_cannot_be_read_is_told(home: Path) -> None:
         assert str(record) in str(failed(lambda: files(home)))
 
 
-def test_a_folder_that_is_a_file_is_told(home: Path) -> None:
-    assert "other" in str(failed(lambda: files(home).write([made(home, "other/config.json")])))
-
-
 def test_what_stays_and_goes_past_the_proxy_is_told(home: Path) -> None:
     path = home / "a.json"
     path.write_text('{"agents": {"w": {"model": "x/y"}}}')
@@ -178,14 +174,6 @@ class TestRun:
             (home / ".agent/auth.json").write_text(text)
 
         return files(home).run(words, str(home / ".agent/auth.json"), write), len(ran)
-
-    def test_it_runs_once_and_its_file_is_its_users_alone(self, home: Path) -> None:
-        before, path = tree(home), home / ".agent/auth.json"
-        assert self.run(home) == (f"{path}: written by agent", 1)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        assert self.run(home) == (f"{path}: nothing to change", 0)
-        list(files(home).restore())
-        assert tree(home) == before
 
     def test_it_runs_again_for_other_words_or_if_its_file_was_changed(self, home: Path) -> None:
         self.run(home)

@@ -10,12 +10,11 @@ import pytest
 
 from proxy.cli.main import main
 from proxy.cli.parse import lines, reread
-from proxy.config import load as config
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.client_view import CallView, ChoiceView, ReplyView, view_reply
 from proxy.engine.engine import Engine
 from proxy.exchange.capture import Captured, read_capture
+from tests.support.bare import make_bare
 from tests.support.helpers import OFFERED, call_json, calls, chunk, delta, ends, piece, recording, says
 from tests.support.scripted import completion
 from tests.support.worker_state import read_rules
@@ -76,8 +75,10 @@ def test_a_whole_answer_and_one_for_a_client_that_wants_a_stream() -> None:
         assert [line for line in said if line.startswith("  finish")] == ["  finish: stop", "  finish: tool_calls"]
 
 
-def test_without_tools_nothing_is_looked_for() -> None:
-    said = told(capture(wire(says(STRONG), ends()), tools=None))
+def test_an_error_status_passes() -> None:
+    body = b'{"error": {"message": "no parser", "code": 400}}'
+    said = told(capture(body, status=400, content_type="application/json"))
+    assert said[1:4] == ["before:", "  error:", "    no parser"]
     assert "after: unchanged" in said
 
 
@@ -89,31 +90,9 @@ def test_raw_text_is_read_where_the_capture_says_so() -> None:
     assert said[said.index("after:") + 1 :][:2] == ["  text:", "    Hi"]
 
 
-def test_a_structured_call_is_shown_unchanged_or_with_its_repairs() -> None:
-    said = told(capture(wire(calls(piece(0, '{"command": "ls"}', "bash", "c1")), ends("tool_calls"))))
-    assert "call 0: bash, unchanged" in said
-    broken = wire(calls(piece(0, '{"command": "ls"}', "Bash", "c1")), ends("tool_calls"))
-    said = told(capture(broken))
-    at = said.index("call 0: bash")
-    assert said[at + 1 :][:4] == [
-        *("  the model wrote:", '    Bash {"command": "ls"}', "  the client gets:", '    {"command": "ls"}')
-    ]
-    assert said[at + 5].startswith("  repair name: ")
-    assert said[at + 6 :][:4] == ["    before:", "      Bash", "    after:", "      bash"]
-
-
-def test_an_error_status_passes() -> None:
-    body = b'{"error": {"message": "no parser", "code": 400}}'
-    said = told(capture(body, status=400, content_type="application/json"))
-    assert said[1:4] == ["before:", "  error:", "    no parser"]
-    assert "after: unchanged" in said
-
-
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rules file of this machine counts."""
-    monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "none.yaml")
-    monkeypatch.chdir(tmp_path)
+    make_bare(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +110,6 @@ def test_what_cannot_be_finished_ends_in_its_error(about: dict[str, Any], error:
     assert any(error in line for line in said[said.index("after:") :])
 
 
-def test_a_capture_that_ends_early_says_so() -> None:
-    assert told(capture(says("a").raw, complete=False))[0].endswith(", incomplete")
-    assert told(capture(says("a").raw, complete=False, truncated=True))[0].endswith(", too long to be captured whole")
-
-
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_defect_of_the_engine_is_told(whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Any:
@@ -145,21 +119,6 @@ def test_a_defect_of_the_engine_is_told(whole: bool, monkeypatch: pytest.MonkeyP
     body = json.dumps(completion("a")).encode() if whole else wire(says("a"), ends())
     said = told(capture(body, stream=not whole, content_type="application/json" if whole else "text/event-stream"))
     assert said[-2:] == ["after: unchanged", "the engine failed: RuntimeError: a defect"]
-
-
-def test_reasoning_choices_and_odd_calls_are_shown_before() -> None:
-    body = wire(
-        chunk(delta(reasoning_content="so")),
-        chunk(delta(0, content="a"), delta(1, content="b")),
-        calls({"function": {"name": "bash"}}, {"index": 4, "id": "x", "function": {"arguments": {"command": "ls"}}}),
-    )
-    seen = view_reply(b": x\n\ndata: 7\n\ndata: nope\n\n" + body, streamed=True)
-    assert seen.choices[0].text == "a" and seen.choices[0].reasoning == "so" and seen.choices[1].text == "b"
-    assert seen.choices[0].tool_calls == {0: CallView("", "bash", ""), 4: CallView("x", "", '{"command":"ls"}')}
-    assert view_reply(b"", streamed=True) == ReplyView()
-    assert view_reply(b'{"error": "no"}', streamed=False) == ReplyView(error="no")
-    whole = view_reply(b'{"choices": [{"message": {"content": "a"}}]}', streamed=False)
-    assert whole == ReplyView({0: ChoiceView("a")})
 
 
 SWALLOWED = json.dumps(completion("")).encode()

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.cli.main import main
 from tests.real.processes import ROOT
+from tests.support.rows import rows
 
 
 def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -23,21 +24,7 @@ def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[st
     return [line.removeprefix(f"note: {folder}/") for line in lines if line.startswith("note: ")]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("aliases: {'.*qwen.*': a}", "r.yaml:1: '.*qwen.*'"),
-        ("aliases:\n  ^claude: qwen\n", "r.yaml:2: '^claude'"),
-        ("aliases:\n  a: b\n  'claude$': qwen\n", "r.yaml:3: 'claude$'"),
-        (r"aliases: {'gpt-\d': a}", r"r.yaml:1: 'gpt-\\d'"),
-        (
-            "aliases:\n"
-            "tools:\n  todowrite:\n    models:\n    - '.*qwen'\n    fixes: [{parameter: a, condition: exists, "
-            "action: set_default, default_value: {pattern: ^a$, models: [.*]}}]\n",
-            "r.yaml:5: '.*qwen'",
-        ),
-    ],
-)
+@rows(__file__, "text,shown")
 def test_a_regular_expression_in_the_place_of_a_glob_is_named(
     text: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from proxy.cli.main import main
 from proxy.config.api_keys import Keys, parse_clients
 from tests.real.processes import ROOT
 from tests.support.bare import make_bare
+from tests.support.rows import rows
 
 
 @pytest.fixture(autouse=True)
@@ -30,14 +31,7 @@ def test_the_key_opens_the_proxy_and_is_not_stored(tmp_path: Path, capsys: pytes
     assert Keys(parse_clients(file.read_bytes(), "keys.yaml")).client(key.encode()).name == "alice"
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "# ours\n\n",
-        f"- {{name: bob, sha256: {'a' * 64}}}  # since May",
-        f"---\n  - name: bob\n    sha256: {'a' * 64}\n    streams: 4\n# end\n",
-    ],
-)
+@rows(__file__, "before")
 def test_the_rest_of_the_file_stays(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is the one of the setting, and keeps its mode."""
     file = tmp_path / "keys.yaml"
@@ -50,16 +44,7 @@ def test_the_rest_of_the_file_stays(before: str, tmp_path: Path, monkeypatch: py
     assert names == [*(["bob"] if "bob" in before else []), "alice"]
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "status", "message"),
-    [
-        ("bob", f"- {{name: bob, sha256: {'a' * 64}}}\n", 2, "there is a key named bob; choose another name"),
-        ("a b", "", 2, "must be a name of up to 64 letters"),
-        ("a, models: [x]", "", 2, "must be a name of up to 64 letters"),
-        ("alice", f"[{{name: bob, sha256: {'a' * 64}}}]\n", 1, "no entry can be added to this form of list"),
-        ("alice", "- {name: bob}\n", 2, "has no sha256"),
-    ],
-)
+@rows(__file__, "name,before,status,message")
 def test_what_cannot_be_added_is_one_line_and_changes_nothing(  # noqa: PLR0917
     name: str, before: str, status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

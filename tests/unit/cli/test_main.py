@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
-from proxy.cli import check, doctor, serve, setup
+from proxy.cli import serve
 from proxy.cli.agents import AGENTS
 from proxy.cli.main import main
 from proxy.config.settings import SPECS
 from tests.support.bare import make_bare
+from tests.support.rows import rows
 
 PACKAGE = Path(serve.__file__).parents[1]
 
@@ -61,32 +62,7 @@ def test_the_version_is_printed(flag: str, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"vllm-tool-proxy {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("--prot=1", "No such option '--prot'. (Did you mean one of: '--host', '--port'?); see vllm-tool-proxy serve"),
-        ("stop", "No such command 'stop'"),
-        ("check serve", "unexpected extra argument (serve)"),
-        ("--host", "Option '--host' requires an argument"),
-        ("check --upstream-ca /dev/null/x", "upstream_ca: /dev/null/x cannot be used"),
-        ("serve --port x", "--port: 'x' cannot be used; it must be a whole number from 1 to 65535"),
-        ("check --target-url ftp://h", "--upstream: 'ftp://h' cannot be used"),
-        ("serve --client nobody", "built-in: there is no client 'nobody'"),
-        ("check --rules old.yaml", "old.yaml:3: there is no setting 'audit_size'; use "),
-        ("check --audit-size 65536", "No such option '--audit-size'. (Did you mean one of: "),
-        ("key", "Missing command; see vllm-tool-proxy key --help"),
-        ("key add", "Missing argument 'NAME'"),
-        ("setup", "Missing argument 'AGENT'"),
-        ("setup emacs", "'emacs' is not one of 'claude', 'codex'"),
-        ("setup pi more", "unexpected extra argument (more)"),
-        ("setup pi --odd", "No such option '--odd'"),
-        ("setup pi --write --undo", "give --write or --undo, not both"),
-        ("launch", "Missing argument 'AGENT'"),
-        ("launch pi --odd", "No such option '--odd'"),
-        ("doctor --timeout 0", "'--timeout': 0.0 is not in the range 0<x<=3600"),
-        ("doctor --timeout soon", "'soon' is not a valid float"),
-    ],
-)
+@rows(__file__, "words,message")
 def test_wrong_usage_is_one_line_and_exit_status_2(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,20 +72,6 @@ def test_wrong_usage_is_one_line_and_exit_status_2(
     assert main(words.split()) == 2
     out, err = capfd.readouterr()
     assert err.startswith("vllm-tool-proxy: error: ") and message in err and err.count("\n") == 1 and not out
-
-
-@pytest.mark.parametrize("command", ["doctor", "setup pi", "check"])
-def test_ctrl_c_is_one_line_and_exit_status_130(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def interrupted(*words: object, **more: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(doctor, "doctor_command", interrupted)
-    monkeypatch.setattr(setup, "setup_command", interrupted)
-    monkeypatch.setattr(check, "check_command", interrupted)
-    assert main(command.split()) == 130
-    assert capsys.readouterr() == ("", "vllm-tool-proxy: interrupted: the command did not finish\n")
 
 
 def test_the_package_folder_keeps_the_users_symlinks(tmp_path: Path) -> None:

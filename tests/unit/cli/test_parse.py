@@ -13,6 +13,7 @@ from proxy.cli.main import main
 from proxy.repair.policy import Policy
 from proxy.repair.text_report import explained, read_text
 from tests.support.helpers import OFFERED, call_json, offered
+from tests.support.rows import rows
 
 LS = call_json("bash", command="ls")
 STRONG = f"<tool_call>\n{LS}\n</tool_call>"
@@ -42,17 +43,7 @@ def test_a_repaired_name_is_shown_as_it_was_written() -> None:
     assert "written 'functions.bash'" in lines(written)[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (f"<tool_call>{call_json('nope', x=1)}</tool_call>", "no tool of this name is offered"),
-        (f'so "{STRONG}" is it', "quoted"),
-        (f"a\n```\n{STRONG}\n```\nb", "in code"),
-        (f"a `{STRONG}` b", "in code"),
-        (f"{LS}\nis a call", "text follows"),
-        (call_json("bash", cmd="ls"), "keys are missing or not declared"),
-    ],
-)
+@rows(__file__, "text,why")
 def test_what_was_refused_says_why(text: str, why: str) -> None:
     said = lines(text)
     assert said[0] == "no call"
@@ -104,28 +95,7 @@ def test_standard_input_and_a_reply_that_was_cut_off(
     assert capsys.readouterr().out.startswith("no call\nrefused at line 1")
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nowhere.txt", "--tools", "tools.json"], "nowhere.txt cannot be read"),
-        ([".", "--tools", "tools.json"], ". cannot be read"),
-        (["latin.txt", "--tools", "tools.json"], "is not UTF-8 (byte 1)"),
-        (["reply.txt"], "--tools"),
-        (["--tools", "tools.json"], "FILE"),
-        (["--capture", "reply.txt", "reply.txt"], "--capture takes no FILE, --tools or --model"),
-        (["--capture", "nowhere"], "nowhere cannot be read"),
-        (["--capture", "a\0b"], "cannot be read"),
-        (["--capture", "."], ". cannot be read"),
-        (["--capture", "reply.txt"], "reply.txt is no capture; give a file that serve --capture DIR wrote"),
-        (["--capture", "reply.txt", "--rules", "nowhere.yaml"], "there is no file 'nowhere.yaml'"),
-        (["reply.txt", "--tools", "reply.txt"], "reply.txt is not JSON"),
-        (["reply.txt", "--tools", "empty.json"], "empty.json has no tools"),
-        (["reply.txt", "--tools", "number.json"], "number.json has no tools"),
-        (["reply.txt", "--tools", "tools.json", "--finish", "soon"], "--finish"),
-        (["reply.txt", "--tools", "tools.json", "--frob"], "--frob"),
-        (["reply.txt", "more.txt", "--tools", "tools.json"], "more.txt"),
-    ],
-)
+@rows(__file__, "words,said")
 def test_bad_input_gets_one_clear_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.cli.configuration import Configuration, Values, past_web_proxy
+from tests.support.rows import rows
 
 VALUES = Values("http://127.0.0.1:8003", "coder")
 LOCAL = "127.0.0.1,localhost,::1"
@@ -35,30 +36,10 @@ def test_without_a_web_proxy_nothing_is_said(environment: dict[str, str]) -> Non
     assert told(**environment) is SAID
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({"NO_PROXY": "corp, 10.0.0.0/8"}, dict.fromkeys(("NO_PROXY", "no_proxy"), f"corp, 10.0.0.0/8,{LOCAL}")),
-        ({"no_proxy": "corp"}, dict.fromkeys(("NO_PROXY", "no_proxy"), f"corp,{LOCAL}")),
-        (
-            {"NO_PROXY": "a", "no_proxy": "b,localhost"},
-            {"NO_PROXY": f"a,{LOCAL}", "no_proxy": "b,localhost,127.0.0.1,::1"},
-        ),
-        ({"NO_PROXY": "LOCALHOST corp"}, dict.fromkeys(("NO_PROXY", "no_proxy"), "LOCALHOST corp,127.0.0.1,::1")),
-        ({"NO_PROXY": "corp,"}, dict.fromkeys(("NO_PROXY", "no_proxy"), f"corp,{LOCAL}")),
-        ({"NO_PROXY": " "}, dict.fromkeys(("NO_PROXY", "no_proxy"), LOCAL)),
-        # All that there is, which a client reads if it stands alone.
-        ({"NO_PROXY": "*"}, {"NO_PROXY": "*", "no_proxy": "*"}),
-    ],
-)
+@rows(__file__, "before,after")
 def test_what_was_excepted_before_is_so_still(before: dict[str, str], after: dict[str, str]) -> None:
     found = told(HTTP_PROXY="http://web", **before)
     assert found.environment == {"A": "b", **after}
-
-
-def test_where_all_is_said_already_nothing_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(HTTP_PROXY="http://web", NO_PROXY=LOCAL, no_proxy=f"x,{LOCAL}") is SAID
-    assert told(HTTP_PROXY="http://web", NO_PROXY="*", no_proxy="*") is SAID
 
 
 @pytest.mark.parametrize(

@@ -146,14 +146,6 @@ def test_an_event_that_lacked_its_blank_line_is_completed_on_the_wire(ending: by
     assert reference(raw + b"data: next\n\n") == [(b"a", ""), (b"next", "")]
 
 
-def test_an_event_over_the_limit_is_a_typed_error() -> None:
-    decoder = Decoder(max_event=32)
-    assert decoder.feed(b"data: " + b"a" * 20 + b"\n\n")
-    with pytest.raises(LimitExceeded) as caught:
-        decoder.feed(b"data: " + b"a" * 40)
-    assert caught.value.limit == "max_event"
-
-
 def test_the_limit_holds_at_every_cut() -> None:
     """C7: an event over the limit is refused also if it comes whole."""
     data = b"data: " + b"a" * 40 + b"\n\n"
@@ -169,11 +161,6 @@ def test_the_limit_holds_at_every_cut() -> None:
 def test_what_is_encoded_is_decoded_again(data: bytes, name: str) -> None:
     expected = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     assert said(decode([sse.encode(data, name)])) == [(expected, name)]
-
-
-def test_a_comment_says_nothing_to_a_client() -> None:
-    assert sse.comment("ping") == b": ping\n\n"
-    assert [event.data for event in decode([sse.comment("ping")])] == [None]
 
 
 def test_a_bom_before_an_only_event_without_its_blank_line_is_no_part_of_it() -> None:

@@ -20,8 +20,9 @@ from proxy.config.api_keys import (
     parse_secret,
 )
 from proxy.config.rules import Rules, parse_rules
-from proxy.errors import BadRequest, Forbidden, RulesError, TooMany, Unauthorized
+from proxy.errors import Forbidden, RulesError, Unauthorized
 from proxy.web.admission import named_model
+from tests.support.rows import rows
 
 
 def digest(key: str) -> str:
@@ -73,32 +74,7 @@ def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
     assert caught.value.message == "keys.yaml:3: there is no client 'agnt' in r.yaml, for key a; use agent"
 
 
-@pytest.mark.parametrize(
-    "text,line,words",
-    [
-        ("{a: b}", 1, "must be a list"),
-        ("- a", 1, "must be a mapping"),
-        (f"- name: a\n- {{name: b, sha256: {GOOD}}}", 1, "has no sha256"),
-        (f"- sha256: {GOOD}", 1, "has no name"),
-        ("- name: a\n  sha256: short", 2, "64 hex digits"),
-        (f"- sha256: {GOOD}\n  name: a b", 2, "letters, digits"),
-        (f"- sha256: {GOOD}\n  name: {'a' * 65}", 2, "letters, digits"),
-        (f'- sha256: {GOOD}\n  name: "a\\nb"', 2, "letters, digits"),
-        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: a, sha256: {digest('y')}}}", 2, "named a already"),
-        (f"- {{name: a, sha256: {GOOD}}}\n- {{name: b, sha256: {GOOD.upper()}}}", 2, "the same key as a"),
-        (f"- name: a\n  sha256: {GOOD}\n  models: []", 3, "at least one glob"),
-        (f"- name: a\n  sha256: {GOOD}\n  models: x", 3, "must be a list"),
-        (f"- name: a\n  sha256: {GOOD}\n  streams: 0", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  streams: true", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: 1.5", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute: many", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  requests_per_minute:", 3, "from 1 to"),
-        (f"- name: a\n  sha256: {GOOD}\n  streams: 1\n  streams: 2", 4, "twice"),
-        (f"- name: a\n  sha256: {GOOD}\n  stream: 1", 3, "use streams"),
-        ("- &a {}", 1, "anchors"),
-        ("- name: [", 1, "check indentation"),
-    ],
-)
+@rows(__file__, "text,line,words")
 def test_what_is_not_as_it_should_be_is_told_with_its_line(text: str, line: int, words: str) -> None:
     message = refused(text)
     assert message.startswith(f"keys.yaml:{line}: ") and words in message
@@ -118,25 +94,7 @@ def test_there_are_at_most_so_many_keys() -> None:
 SECRET = "sk-0123456789abcdef-the-key-itself"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        SECRET,
-        f"- {SECRET}",
-        f"{SECRET}: alice",
-        f"alice: {SECRET}",
-        f"- {SECRET}: alice",
-        f"- {{name: alice, sha256: {SECRET}}}",
-        f"- {{name: alice, sha256: {GOOD}, streams: {SECRET}}}",
-        f"- {{name: alice, sha256: {GOOD}, models: {SECRET}}}",
-        f"- {{name: alice, sha256: [{SECRET}]}}",
-        f'- {{name: "{SECRET} ", sha256: {GOOD}}}',
-        f"- {SECRET}: alice\n  {SECRET}: bob",
-        f"- *{SECRET}",
-        f"- !{SECRET} a",
-        f"- ? {SECRET}",
-    ],
-)
+@rows(__file__, "text")
 def test_who_writes_the_key_itself_into_the_file_does_not_find_it_in_the_log(text: str) -> None:
     assert SECRET not in refused(text)
 
@@ -197,21 +155,6 @@ def test_a_key_may_use_the_models_that_its_globs_name() -> None:
     assert not ClientKey("c", b"", ("a", "*")).restricted
 
 
-@pytest.mark.parametrize(
-    "clients,upstream,expected",
-    [
-        (False, "", "own"),
-        (True, "", ""),
-        (False, "up", "up"),
-        (True, "up", "up"),
-    ],
-)
-def test_which_key_the_model_server_gets(clients: bool, upstream: str, expected: str) -> None:
-    keys = Keys(clients=parsed(FILE) if clients else (), upstream=upstream)
-    assert keys.upstream_key("own") == expected
-    assert keys.upstream_key("") == upstream
-
-
 @pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])
 def test_a_file_may_be_one_key(data: bytes, key: str) -> None:
     assert parse_secret(data, "up") == key
@@ -253,18 +196,3 @@ def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
 )
 def test_the_model_of_a_body_that_passes_as_it_is(body: bytes, model: str) -> None:
     assert named_model(body) == model
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b'{"model": "a", "model": "b"}', b'{"model": "a", "Model": "b"}', b'{"MODEL": "b"}', b'{"model":1,"model":1}'],
-)
-def test_a_body_in_which_two_readers_find_two_models_is_refused(body: bytes) -> None:
-    with pytest.raises(BadRequest, match="once") as caught:
-        named_model(body)
-    assert caught.value.status == 400
-
-
-def test_the_errors_have_the_status_that_clients_know() -> None:
-    assert (Unauthorized("", "").status, Forbidden("", "").status, TooMany("", "", 1).status) == (401, 403, 429)
-    assert [TooMany("", "", seconds).retry_after for seconds in (0, 0.5, 1, 61.0)] == ["1", "1", "1", "61"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from pathlib import Path
@@ -19,13 +18,13 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
-    rules_text,
     unread_rules,
     working_folder,
 )
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import SPECS, Settings
 from proxy.errors import RulesError
+from tests.support.rows import rows
 from tests.support.worker_state import read_rules
 
 REPO = Path(__file__).parents[3]
@@ -77,35 +76,11 @@ def test_the_earlier_systems_variables_are_taken_and_our_own_win() -> None:
     assert (settings.upstream, settings.port) == ("http://own", 10)
 
 
-def test_a_bad_value_is_told_with_the_flag_or_the_variable_that_has_it() -> None:
-    assert refused({"max_tool_calls": "-1"}, {}).startswith("--max-tool-calls: -1 cannot be used")
-    assert refused({}, {"TOOL_PROXY_MAX_TOOL_CALLS": "-1"}).startswith("TOOL_PROXY_MAX_TOOL_CALLS: -1 cannot be used")
-
-
 def test_a_bad_value_of_an_alias_names_the_alias() -> None:
     assert refused({}, {"PROXY_PORT": "x"}).startswith("PROXY_PORT: 'x' cannot be used")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("settings: {prot: 1}", "rules.yaml:1: there is no setting 'prot'; use port"),
-        ("settings: {threads: 8}", "rules.yaml:1: there is no setting 'threads'; use "),
-        ("settings: {header_timeout: 8}", "rules.yaml:1: there is no setting 'header_timeout'; use idle_timeout"),
-        ("settings: {port: '8003'}", "rules.yaml:1: port: '8003' cannot be used; it must be a whole number"),
-        ("settings: {port: true}", "rules.yaml:1: port: True cannot be used"),
-        ("settings: {heartbeat: true}", "rules.yaml:1: heartbeat: True cannot be used"),
-        ("settings: {no_ui: no}", "rules.yaml:1: no_ui: 'no' cannot be used; it must be true or false"),
-        ("settings: {pass_through: /a}", "rules.yaml:1: pass_through must be a list; write [a, b]"),
-        ("settings: {buffer_timeout: 0}", "buffer_timeout: 0 cannot be used; it must be a number of seconds"),
-        ("settings: {buffer_timeout: 1, hold_timeout: 1}", "hold_timeout and buffer_timeout are one setting; keep one"),
-        ("settings: {max_held: 2048, max_buffer_size: 2048}", "max_held and max_buffer_size are one setting; keep one"),
-        ("settings: {infer_names: table}", "there is no setting 'infer_names'; use "),
-        ("settings: {client: nobody}", "rules.yaml: there is no client 'nobody'; set client to "),
-        ("settings: {client: a}\nclients: {}", "there is no client 'a'; set client to a name that the rules have"),
-        ("settings: [", "rules.yaml:1: expected the node content"),
-    ],
-)
+@rows(__file__, "text,message")
 def test_a_bad_line_of_the_file_is_told_with_the_file(text: str, message: str, tmp_path: Path) -> None:
     Path("etc/rules.yaml").write_text(text)
     told = refused({}, {})
@@ -132,16 +107,7 @@ def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
     assert "port: 0 cannot be used" in refused({"port": "1"}, {})
 
 
-@pytest.mark.parametrize(
-    ("flags", "env", "key"),
-    [
-        ({}, {}, "/keys/main"),
-        ({"upstream": "http://main:8000/v1"}, {}, "/keys/main"),
-        ({"upstream": "http://other:8000"}, {}, ""),
-        ({}, {"VLLM_URL": "http://other:8000"}, ""),
-        ({"upstream": "http://other:8000", "upstream_key_file": "/keys/other"}, {}, "/keys/other"),
-    ],
-)
+@rows(__file__, "flags,env,key")
 def test_the_key_of_a_rules_file_is_for_the_server_of_the_same_file(
     flags: dict[str, str], env: dict[str, str], key: str
 ) -> None:
@@ -201,16 +167,7 @@ def test_a_rules_file_in_the_working_folder_is_never_read(tmp_path: Path) -> Non
     assert load({"rules": "rules.yaml"}, {})[0].upstream == "http://other"
 
 
-@pytest.mark.parametrize(
-    ("text", "noticed"),
-    [
-        ("settings: {port: 1}\n", True),
-        ("# ours\n\nmodels:\n  - match: '*'\n", True),
-        ("groups:\n  - name: alerts\n    rules: []\n", False),
-        ("[not yaml", False),
-        ((REPO / "rules.yaml").read_text(), False),
-    ],
-)
+@rows(__file__, "text,noticed")
 def test_an_unread_rules_file_in_the_working_folder_is_noticed(tmp_path: Path, text: str, noticed: bool) -> None:
     path = write_rules(tmp_path / "rules.yaml", text)
     assert unread_rules({}) == (path if noticed else None)
@@ -248,25 +205,7 @@ def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over
     assert "/etc/" in refused({}, {"HOME": "/root"}), "a closed home folder has no rules file"
 
 
-def test_a_text_that_was_read_before_is_taken_instead_of_the_file(tmp_path: Path) -> None:
-    path = write_rules(tmp_path / "etc/rules.yaml", "settings: {heartbeat: 3}\n")
-    text = rules_text({}, {})
-    path.unlink()
-    settings, rules = load({}, {"TOOL_PROXY_MAX_STREAMS": "7"}, text)
-    assert (settings.heartbeat, settings.max_streams, rules.source) == (3.0, 7, text.source)
-    assert load({}, {}, rules_text({}, {})) == load({}, {})
-
-
-@pytest.mark.parametrize(
-    ("told", "path"),
-    [
-        ("", ""),
-        ("detailed_logging: false", ""),
-        ("detailed_logging: true", "/var/lib/a/vllm-tool-proxy-audit.jsonl"),
-        ("detailed_logging: true, audit_file: /x/y", "/x/y"),
-        ("audit_file: /x/y", "/x/y"),
-    ],
-)
+@rows(__file__, "told,path")
 def test_detailed_logging_turns_the_audit_file_on_in_the_services_own_folder(told: str, path: str) -> None:
     Path("etc/rules.yaml").write_text(f"settings: {{{told}}}\n")
     assert load({}, {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"})[0].audit_file == path
@@ -315,25 +254,8 @@ def test_a_working_folder_that_is_gone_is_the_root(tmp_path: Path, monkeypatch: 
     os.chdir(tmp_path)
 
 
-def test_the_process_environment_is_read_if_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOL_PROXY_PORT", "81")
-    monkeypatch.delenv("VLLM_URL", raising=False)
-    assert load()[0].port == 81
-
-
 def test_the_built_in_rules_are_those_of_the_package() -> None:
     assert read_rules(None).sha256 == read_rules(REPO / "rules.yaml").sha256
-
-
-def test_no_other_module_of_the_package_reads_the_environment() -> None:
-    for path in (REPO / "proxy").rglob("*.py"):
-        # The worker writes the descriptors that its application needs.
-        if path.name in ("load.py", "gunicorn_conf.py", "pump_worker.py"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            words = ast.unparse(node) if isinstance(node, ast.Attribute | ast.ImportFrom) else ""
-            assert words not in ("os.environ", "os.environb", "os.getenv"), path
-            assert not re.match(r"from os import .*(environ|getenv)", words), path
 
 
 def write(path: Path, data: bytes) -> str:
@@ -390,12 +312,6 @@ def test_an_entry_names_the_key_of_its_server_by_a_variable_or_a_file(tmp_path: 
         key_files(Settings(), rules, {})
     with pytest.raises(RulesError, match="GPU_KEY: this must be a key"):
         key_files(Settings(), rules, {"GPU_KEY": "two words"}).read(Rules())
-
-
-@pytest.mark.parametrize("name", ["client_keys", "upstream_key_file", "admin_key_file"])
-def test_a_key_where_its_file_should_be_is_not_shown(name: str) -> None:
-    told = refused({name: "my-secret-key"}, {})
-    assert "my-secret-key" not in told and "absolute path" in told
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "proxy.example"])

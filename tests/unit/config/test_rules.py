@@ -28,10 +28,10 @@ from proxy.config.rules import (
     literal,
     parse_rules,
 )
-from proxy.config.yaml_nodes import MAX_NODES
 from proxy.errors import RulesError
 from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import Policy, ToolRule
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 REPO = Path(__file__).parents[3]
@@ -78,41 +78,7 @@ def test_a_file_is_accepted_or_its_error_names_the_line(row: dict[str, Any]) -> 
     assert not message or ";" in message or " must be " in message or "; add it" in message or "(" in message
 
 
-def test_the_reader_before_gave_the_same_verdict_but_for_what_is_gone() -> None:
-    kept = [row for row in ROWS if row.get("why") != "a key or section that is gone"]
-    assert sum("was" not in row for row in kept) >= 0.95 * len(kept)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("modles: []", "r.yaml:1: there is no 'modles' in the file; use models"),
-        ("models:\n- match: a\n  pasre: auto", "r.yaml:3: there is no 'pasre' in an item of models; use parse"),
-        ("models: [{match: a, parse: no}]", "parse of an item of models: 'no' cannot be used; it must be auto"),
-        ("models: [{match: a, family: qwen9}]", "'qwen9' cannot be used; it must be qwen"),
-        ("models: [{match: a, formats: {off: [jason]}}]", "'jason' cannot be used; it must be json"),
-        ("models: [{match: a, formats: {off: [zzz]}}]", "it must be a format that the command `parse` prints"),
-        ("models: [{match: a, heal: {on: [one_cal]}}]", "'one_cal' cannot be used; it must be one_call or "),
-        ("models: [{match: a, heal: {on: [all]}}]", "it must be a healing of docs/what-it-does.md"),
-        ("models: [{match: a, sampling: {set: {model: b}}}]", "'model' cannot be changed by a rule; remove it"),
-        ("models: [{match: a, sampling: {set: {x: on}}}]", "other YAML readers take 'on' for another value; write it"),
-        ("models: [{match: a, sampling: {set: {x: 010}}}]", "other YAML readers take '010' for another value"),
-        ("models: [{match: a, url: 'http://u:secret@h'}]", "this value cannot be used; it must be an http:// or"),
-        ("models: [{match: a, url: ['http://h']}]", "must be the URL of one model server; put several equal servers"),
-        ("models: [{match: a, key: sk-secret}]", "this value cannot be used; it must be $NAME (a variable), the"),
-        ("models: [{match: a, key_env: K}]", "there is no 'key_env' in an item of models; use key"),
-        ("models: [{match: a, retry: 0}]", "there is no 'retry' in an item of models; use match, parse, "),
-        ("families: []", "there is no 'families' in the file; use aliases"),
-        ("clients: {x: {clean: {message: [content]}}}", "'content' cannot be removed from responses; keep it"),
-        ("tools: {a: {fixes: [{parameter: p, condition: exists, action: rename_tool}]}}", "rename_tool needs to; add"),
-        ("tools: {a: {fixes: [{condition: exists}]}}", "an item of fixes of 'a' of tools has no parameter; add it"),
-        (f"tools: {{a: {{fixes: [{{{FIX}, to: b}}]}}}}", "exists and remove_parameter ignore it; remove it"),
-        ("tools: {a: {}, a: {}}", "'a' is twice in tools (first in line 1); keep one"),
-        ("settings: {prot: 1}", "there is no setting 'prot'; use port"),
-        ("models:\n- *x\n", "r.yaml:2: a glob that starts with * needs quotes; write it as"),
-        ("a: b: c", "r.yaml:1: mapping values are not allowed here; check indentation, colons and quotes"),
-    ],
-)
+@rows(__file__, "text,message")
 def test_an_error_says_what_is_wrong_and_what_is_allowed(text: str, message: str) -> None:
     said = verdict(text.encode())[1]
     assert message in said and "secret" not in said and len(said) < 800
@@ -129,16 +95,7 @@ def test_there_are_bounds() -> None:
 
 @pytest.mark.slow
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"tools: {{a: {{fixes: [{f'{{{FIX}}}, ' * 4700}]}}}}",
-        "tools: {" + "".join(f"t{number}: {{}}, " for number in range(20_000)) + "}",
-        f"tools: {{a: {{fixes: [{{parameter: {'a.' * 100_000}, condition: exists, action: to_string}}]}}}}",
-        f"models: [{'0,' * MAX_NODES}]",
-        "[" * 200_000,
-    ],
-)
+@rows(__file__, "text")
 def test_a_hostile_file_is_over_at_once(text: str) -> None:
     with over_soon(), suppress(RulesError):
         parsed(text)

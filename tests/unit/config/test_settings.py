@@ -68,17 +68,3 @@ def test_a_value_is_shown_where_it_can_be_no_secret(name: str, text: str, shown:
     message = refused(name, text)
     assert message.startswith(f"--here: {shown}")
     assert len(message) < 200
-
-
-@pytest.mark.parametrize("name", ["hold_timeout", "max_held", "upstream", "port", "max_tool_calls"])
-def test_the_names_of_earlier_systems_come_behind_the_settings_own(name: str) -> None:
-    found = spec(name)
-    assert len(found.flags) + len(found.variables) + len(found.keys) > 3
-    assert (found.flags[0], found.keys[0]) == (f"--{name.replace('_', '-')}", name)
-
-
-def test_settings_cannot_be_changed_and_are_given_by_their_names() -> None:
-    with pytest.raises(AttributeError):
-        Settings().port = 1  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        Settings("http://h")  # type: ignore[call-arg]

@@ -9,19 +9,15 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json
 from proxy.tools.toolset import (
-    MAX_KEPT,
-    MAX_KNOWN,
-    Tool,
     ToolSet,
-    fold,
     read_tools,
     respelled,
     short_name,
     without_markup,
 )
 from tests.support.helpers import function, offered
+from tests.support.rows import rows
 
 
 def named(*names: str) -> ToolSet:
@@ -55,32 +51,7 @@ def test_an_offered_name_of_any_length_is_found_and_a_long_one_that_is_not_costs
     assert named("x").resolve("X" * 5000) is None
 
 
-def test_many_unknown_names_do_not_fill_the_memory() -> None:
-    """C7: a reply may hold any number of names."""
-    tools = named("read")
-    for number in range(2000):
-        assert tools.resolve(f"unknown{number}") is None
-    assert len(tools._answers) <= 256
-    assert tools.resolve("read") is not None
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        None,
-        7,
-        "bash",
-        [],
-        {},
-        {"type": "function"},
-        {"type": "function", "function": None},
-        {"type": "function", "function": {}},
-        {"type": "function", "function": {"name": ""}},
-        {"type": "function", "function": {"name": 7}},
-        {"type": "web_search"},
-        {"type": "custom", "name": "patch"},
-    ],
-)
+@rows(__file__, "entry")
 def test_entries_that_are_no_function_are_skipped(entry: Any) -> None:
     tools = read_tools([entry, function("read")])
     assert [tool.name for tool in tools] == ["read"]
@@ -100,16 +71,6 @@ def test_a_tool_without_a_usable_schema_has_no_parameters(parameters: Any) -> No
     assert not tool.accepts(("a",))
 
 
-def test_a_tool_accepts_names_if_all_are_its_own_and_none_that_is_required_is_missing() -> None:
-    tool = Tool("x", {"properties": {"a": {}, "b": {}}, "required": ["a", 7]})
-    assert tool.required == {"a"}
-    assert tool.accepts(("a",))
-    assert tool.accepts(("b", "a"))
-    assert not tool.accepts(("b",))
-    assert not tool.accepts(("a", "c"))
-    assert not tool.accepts(())
-
-
 def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> None:
     """F7."""
     tools = offered(function("read", {"path": {}, "_file": {}}), function("read_file", {"path": {}}), function("now"))
@@ -121,67 +82,17 @@ def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> Non
         assert tools.split(text) is None
 
 
-def test_the_same_tools_are_compiled_once_and_few_are_kept() -> None:
-    """C7: by the bytes that they are, bounded in number and in size."""
-    assert read_tools([function("a")]) is read_tools([function("a")])
-    assert read_tools([function("a")]) is not read_tools([function("b")])
-    first = read_tools([function("first")])
-    for number in range(MAX_KNOWN):
-        read_tools([function(f"tool{number}")])
-    assert read_tools([function("first")]) is not first
-    large: list[Json] = [function("large", {"x": {"type": "string", "description": "x" * MAX_KEPT}})]
-    assert read_tools(large) is not read_tools(large)
-
-
 NAMES = ("file_path", "content", "oldText", "old-text")
 
 
-@pytest.mark.parametrize(
-    ("key", "name"),
-    [
-        ("file_path", "file_path"),
-        ("filePath", "file_path"),
-        ("FILE-PATH", "file_path"),
-        ("<file_path>", None),
-        ("</file_path", None),
-        ("parameter=content", "content"),
-        ("<parameter=content>", "content"),
-        ("<|content|>", None),
-        ('"content"', "content"),
-        (" content\n", "content"),
-        # Two names are spelled like it.
-        ("old_text", None),
-        ("oldText", "oldText"),
-        ("path", None),
-        ("", None),
-    ],
-)
+@rows(__file__, "key,name")
 def test_a_key_is_another_spelling_of_one_name_or_of_none(key: str, name: str | None) -> None:
     assert respelled(key, NAMES) == name
 
 
-@pytest.mark.parametrize(
-    ("key", "bare"),
-    [
-        ("a", "a"),
-        ("a</parameter>", "a"),
-        ("<arg_key>a", "a"),
-        ("<｜DSML｜>a", "a"),
-        ("\\'a'", "a"),
-        ("parameter name=a", "a"),
-    ],
-)
+@rows(__file__, "key,bare")
 def test_markup_that_stuck_to_a_key_goes(key: str, bare: str) -> None:
     assert without_markup(key) == bare
-
-
-def test_letter_case_and_separators_do_not_count() -> None:
-    assert fold("Old-Text_2") == fold("oldtext2") != fold("old text2")
-
-
-@pytest.mark.parametrize("name", ["read", "mcp__files-1__read", "x" * 64])
-def test_a_plain_name_stays(name: str) -> None:
-    assert short_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "a.b", "read file", "größe", "\ud800", ""])

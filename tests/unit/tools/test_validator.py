@@ -15,8 +15,9 @@ from jsonschema import Draft7Validator
 from proxy.codec.json_text import Json, JsonObject, read_json
 from proxy.repair.schema_fixes import FIXES, apply_fixes
 from proxy.tools.schema import Schema, compile_schema
-from proxy.tools.validator import Validator, same, type_fits, violations
+from proxy.tools.validator import same, type_fits, violations
 from tests.support.random_schemas import KINDS, TOOLS, VALUES, Kind, validator
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 
@@ -36,34 +37,7 @@ def test_it_judges_as_the_independent_judge_does(given_: tuple[Kind, Any]) -> No
         assert wrong(value, kind.schema) > 0
 
 
-CASES: list[tuple[JsonObject, list[Json], list[Json]]] = [
-    ({"type": "integer"}, [1, -1, 10**40, 1.0], [1.5, True, "1", None]),
-    ({"type": "number"}, [1, 1.5, -0.0], [False, "1.5"]),
-    ({"type": ["string", "null"]}, ["", None], [0, False, [], {}]),
-    ({"type": "boolean"}, [True, False], [0, 1, "true"]),
-    ({"enum": [1, "a", None, [1], {"a": 1}]}, [1, 1.0, "a", None, [1], {"a": 1.0}], [True, "A", [True], [1, 1], {}]),
-    ({"const": False}, [False], [0, None, ""]),
-    ({"type": "object", "required": ["a"]}, [{"a": None}], [{}, {"A": 1}]),
-    ({"required": ["a"]}, [1, "x", {"a": 1}], [{}]),
-    ({"properties": {"a": {"type": "string"}}}, [{}, {"a": "x"}, {"b": 1}, 5], [{"a": 1}]),
-    ({"properties": {"a": {}}, "additionalProperties": False}, [{}, {"a": 1}], [{"b": 1}]),
-    ({"additionalProperties": {"type": "string"}}, [{}, {"a": "x"}], [{"a": 1}]),
-    ({"properties": {"a": True, "b": False}}, [{"a": 1}], [{"b": 1}]),
-    ({"items": {"type": "string"}}, [[], ["a"], "a"], [["a", 1]]),
-    ({"prefixItems": [{"type": "string"}], "items": False}, [[], ["a"]], [[1], ["a", "b"]]),
-    ({"minItems": 1, "maxItems": 2}, [[1], [1, 2], "abc"], [[], [1, 2, 3]]),
-    ({"minLength": 1, "maxLength": 2}, ["a", "🙂🙂", [1, 2, 3]], ["", "abc"]),
-    ({"minimum": 1, "maximum": 2}, [1, 2, "0", True], [0, 3]),
-    ({"exclusiveMinimum": 1, "exclusiveMaximum": 2}, [1.5], [1, 2]),
-    ({"anyOf": [{"type": "string"}, {"minimum": 3, "type": "integer"}]}, ["", 3], [2, None]),
-    ({"allOf": [{"minimum": 1}, {"maximum": 2}]}, [1, 2], [0, 3]),
-    ({"$ref": "#/$defs/a%20b", "$defs": {"a b": {"type": "string"}}}, ["x"], []),
-    ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"type": "string"}}}, ["x"], [1]),
-    ({"$ref": "#/definitions/x", "minLength": 2, "definitions": {"x": {"type": "string"}}}, ["xx"], ["x", 1]),
-]
-
-
-@pytest.mark.parametrize(("schema", "right", "not_right"), CASES, ids=[str(schema)[:40] for schema, _, _ in CASES])
+@rows(__file__, "schema,right,not_right")
 def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Json]) -> None:
     for value in right:
         assert wrong(value, schema) == 0
@@ -85,37 +59,7 @@ def test_null_is_allowed_where_openapi_says_so() -> None:
     assert wrong(None, {"type": "string", "nullable": False}) == 1
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"pattern": "^(a+)+$"},
-        {"format": "date-time", "type": "string"},
-        {"patternProperties": {"^(a+)+$": False}, "additionalProperties": False},
-        {"propertyNames": False},
-        {"not": {}},
-        {"if": {}, "then": False},
-        {"dependentRequired": {"a": ["b"]}},
-        {"contains": False},
-        {"type": "nonsense"},
-        {"type": 5},
-        {"enum": "abc"},
-        {"enum": []},
-        {"required": "abc"},
-        {"required": [1, None]},
-        {"properties": ["a"]},
-        {"properties": {"a": 5}},
-        {"items": 5},
-        {"anyOf": {}},
-        {"anyOf": [5, None]},
-        {"allOf": "x"},
-        {"minimum": "3", "maxLength": None, "minItems": True},
-        {"$ref": 5},
-        {"$ref": "#/nowhere"},
-        {"$ref": "other.json#/a"},
-        {"additionalProperties": "no"},
-    ],
-    ids=str,
-)
+@rows(__file__, "schema")
 def test_what_is_not_understood_allows_everything(schema: JsonObject) -> None:
     """No value is called wrong that may be right, and nothing raises."""
     values: tuple[Json, ...] = ("a" * 60 + "!", {"a": 1}, {"b": [1]}, [1, "x"], 1, None)
@@ -131,45 +75,10 @@ def test_values_are_equal_as_json_says() -> None:
     assert not any(same(*pair) for pair in other)
 
 
-def test_ten_point_zero_is_an_integer_too() -> None:
-    assert type_fits(10.0, frozenset(("integer",)))
-    assert not type_fits(10.5, frozenset(("integer",)))
-
-
 @pytest.mark.parametrize(("text", "fits"), [("1" * 10_000, True), ("-" + "1" * 10_000, True), ("1e400", False)])
 def test_digits_beyond_all_range_are_an_integer(text: str, fits: bool) -> None:
     assert type_fits(read_json(text), frozenset(("integer",))) is fits
     assert type_fits(read_json(text), frozenset(("integer", "number")))
-
-
-def test_of_alternatives_the_nearest_one_counts_and_applies() -> None:
-    schema: JsonObject = {
-        "anyOf": [
-            {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a", "b", "c"]},
-            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
-            {"type": "array"},
-        ]
-    }
-    shape = compile_schema(schema)
-    assert violations({"a": 1}, shape) == 1
-    assert Validator().applied({"a": 1}, shape) == (shape, shape.groups[0][1])
-    assert Validator().applied([], shape) == (shape, shape.groups[0][2])
-    assert shape.all_parts() == (shape, *shape.groups[0])
-
-
-def test_a_circle_of_references_is_one_shape() -> None:
-    shape = compile_schema({"properties": {"a": {"$ref": "#"}}})
-    (inner,) = shape.properties["a"].parts
-    assert inner is shape
-    assert violations({"a": {"a": {"a": 5}}}, shape) == 0
-
-
-def test_a_judge_that_has_spent_its_steps_says_so() -> None:
-    judge, shape = Validator(10), compile_schema({"items": {"type": "string"}})
-    assert judge.violations([1] * 5, shape) == 5
-    assert not judge.spent
-    judge.violations([2] * 50, shape)
-    assert judge.spent
 
 
 def references(count: int) -> JsonObject:

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from proxy.activity.ring import Story
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.chat.request import read_chat
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
 from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.text_report import reasons
-from proxy.ui.state import story_json, without_values
+from proxy.ui.state import story_json
 from tests.support.helpers import OFFERED, ends, says
 from tests.support.scripted import chat
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
@@ -39,21 +38,6 @@ def reading(one: Story) -> list[Any]:
     return found
 
 
-def test_the_steps_are_told_in_the_order_in_which_they_were_said() -> None:
-    second = {"capture_2": b"{}\nsecond", "up_2": b"up again"}
-    one = story(sent=b"down", **second, asked=b"a\xffb", up_1=b"up", capture_1=b"{}\n1")
-    shown = story_json(7, one)
-    assert (shown["id"], shown["number"]) == ("r1", 7)
-    assert shown["steps"] == [
-        {"title": "What the client sent", "text": "a\ufffdb"},
-        {"title": "What was sent upstream, try 1", "text": "up"},
-        {"title": "What the model server answered, try 1", "text": "1"},
-        {"title": "What was sent upstream, try 2", "text": "up again"},
-        {"title": "What the model server answered, try 2", "text": "second"},
-        {"title": "What the client got", "text": "down"},
-    ]
-
-
 def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
     assert reading(story(capture_1=capture(tools=[]))) == ["the request offers no tools, so its text is not read"]
 
@@ -65,11 +49,6 @@ def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
 )
 def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Story) -> None:
     assert reading(one) == []
-
-
-@pytest.mark.parametrize("summary", [{}, {"repairs": None}, {"repairs": [7]}, {"repairs": []}])
-def test_a_request_without_repairs_has_no_values(summary: JsonObject) -> None:
-    assert without_values(Story(summary, {"asked": b"a"})) == Story({"repairs": [], "values": False}, {})
 
 
 def test_every_reason_has_its_sentence() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from proxy.config.rules import Rules, parse_rules
 from proxy.errors import NotFound
 from proxy.upstream.model_list import ModelCard, completed_list, listed_aliases, read_cards, served_name
+from tests.support.rows import rows
 
 # vLLM 0.32 with two names of one model and a LoRA adapter.
 VLLM = {
@@ -61,33 +61,13 @@ def test_what_is_no_list_of_models_has_no_cards(body: bytes) -> None:
     assert read_cards(body) == ()
 
 
-@pytest.mark.parametrize(
-    ("fields", "card"),
-    [
-        ({}, ModelCard("m")),
-        ({"owned_by": 5, "root": None, "parent": ["x"], "max_model_len": "9", "created": "now"}, ModelCard("m")),
-        ({"max_model_len": True, "created": False}, ModelCard("m")),
-        ({"max_model_len": -1, "created": -1}, ModelCard("m")),
-        ({"max_model_len": 0}, ModelCard("m")),
-        ({"max_model_len": 4096.0, "created": 1.9e9}, ModelCard("m", max_len=4096, created=1_900_000_000)),
-        ({"created": 253_402_300_800}, ModelCard("m")),
-        ({"created": 253_402_300_799}, ModelCard("m", created=253_402_300_799)),
-        ({"meta": 5}, ModelCard("m")),
-        ({"meta": {"n_ctx": 8192}}, ModelCard("m", max_len=8192)),
-        ({"max_model_len": 1024, "meta": {"n_ctx": 8192}}, ModelCard("m", max_len=1024)),
-    ],
-)
-def test_an_odd_field_counts_as_missing(fields: dict[str, object], card: ModelCard) -> None:
-    assert read({"data": [{"id": "m", **fields}]}) == (card,)
+@rows(__file__, "fields,card")
+def test_an_odd_field_counts_as_missing(fields: dict[str, object], card: dict[str, Any]) -> None:
+    assert read({"data": [{"id": "m", **fields}]}) == (ModelCard("m", **card),)
 
 
 def test_odd_cards_are_passed_over_and_the_others_keep_their_order() -> None:
     assert [card.id for card in read({"data": [{"id": "b"}, 5, {"id": None}, {"id": "a"}]})] == ["b", "a"]
-
-
-@pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-", "claude-opus-5[1m]"])
-def test_a_claude_name_goes_to_the_only_model(name: str) -> None:
-    assert served_name(name, cards("Qwen/Qwen3-8B"), rules()) == "Qwen/Qwen3-8B"
 
 
 def test_names_of_one_root_are_one_model_and_an_adapter_is_none() -> None:
@@ -120,29 +100,6 @@ def test_an_alias_comes_before_all_else_and_is_one_step() -> None:
         assert [served_name(name, known, own) for name in names] == ["small", "claude-big", "a", "a"]
 
 
-def test_an_alias_of_a_name_for_itself_keeps_it() -> None:
-    assert served_name("claude-x", cards("a", "b"), rules("aliases: {claude-x: claude-x}")) == "claude-x"
-
-
-def test_with_several_models_the_error_lists_them_and_the_rule_to_write() -> None:
-    with pytest.raises(NotFound) as caught:
-        served_name("claude-sonnet-4-5", cards("Qwen/Qwen3-8B", "GLM-4.6"), rules())
-    message = caught.value.message
-    assert (caught.value.status, caught.value.kind) == (404, "not_found_error")
-    assert message == (
-        "model: claude-sonnet-4-5 is not served, and the model server has several models: Qwen/Qwen3-8B, GLM-4.6; "
-        'write into rules.yaml which of them is meant: aliases: {"claude-*": NAME}'
-    )
-
-
-def test_the_rule_in_the_error_is_one_that_helps() -> None:
-    known = cards("Qwen/Qwen3-8B", "GLM-4.6")
-    with pytest.raises(NotFound) as caught:
-        served_name("claude-x", known, rules())
-    _, _, rule = caught.value.message.partition("is meant: ")
-    assert served_name("claude-x", known, rules(rule.replace("NAME", "GLM-4.6"))) == "GLM-4.6"
-
-
 def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
     known = cards("x\ny\x1b[2J", "long" * 100, *(f"m{number}" for number in range(10)))
     with pytest.raises(NotFound) as caught:
@@ -152,52 +109,12 @@ def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
     assert "m7 and 2 more;" in message and "m8" not in message
 
 
-@pytest.mark.parametrize(
-    ("aliases", "listed"),
-    [
-        ({"claude-*": "Qwen/Qwen3"}, {"claude-Qwen3": "Qwen/Qwen3"}),
-        (
-            {"claude-haiku-*": "small", "claude-*": "Qwen/Qwen3"},
-            {"claude-haiku-small": "small", "claude-Qwen3": "Qwen/Qwen3"},
-        ),
-        ({"claude-sonnet-4-5": "small"}, {"claude-sonnet-4-5": "small"}),
-        ({"anthropic.*": "small", "Claude-*": "small"}, {"anthropic.small": "small", "Claude-small": "small"}),
-        ({"claude-*": "odd name (1)"}, {"claude-odd-name-1-": "odd name (1)"}),
-        # Names that mean something else, or nothing: the first line takes all, the server has none such, or itself.
-        ({"claude-*": "small", "claude-x": "Qwen/Qwen3"}, {"claude-small": "small"}),
-        ({"claude-*": "elsewhere"}, {}),
-        ({"claude-own": "small"}, {}),
-        ({"fast": "small", "Qwen/quick": "Qwen/Qwen3"}, {"fast": "small", "Qwen/quick": "Qwen/Qwen3"}),
-        # Globs that cannot be made a name, or only one that Claude Code does not take.
-        ({"claude-?": "small", "claude-[ab]": "small", "claude-*-*": "small"}, {}),
-        ({"fast-*": "small", "small:*": "small", "*claude": "small", "*": "small"}, {}),
-        ({}, {}),
-    ],
-)
+@rows(__file__, "aliases,listed")
 def test_names_of_the_rules_that_are_listed(aliases: dict[str, str], listed: dict[str, str]) -> None:
     served = cards("Qwen/Qwen3", "small", "odd name (1)", "claude-own", max_len=4096)
     found = listed_aliases(served, rules(json.dumps({"aliases": aliases})))
     assert {card.id: card.alias_of for card in found} == listed
     assert {card.max_len for card in found} <= {4096} and all(card.root == card.alias_of for card in found)
-
-
-def test_they_stand_behind_the_servers_own_as_copies_of_what_they_mean() -> None:
-    body = json.dumps(VLLM).encode()
-    answer = json.loads(completed_list(body, (), rules("aliases: {claude-*: qwen-again}")))
-    *own, alias = answer["data"]
-    assert own == VLLM["data"]
-    assert alias == {**own[1], "id": "claude-qwen-again"}
-    assert served_name("claude-qwen-again", read_cards(json.dumps(answer).encode()), rules()) == "claude-qwen-again"
-
-
-def test_cards_of_other_servers_are_read_again_as_they_were() -> None:
-    other = ModelCard("o", "sglang", "/models/o", "", 4096, 1795223438)
-    adapter = ModelCard("sql-o", parent="o")
-    answer = completed_list(json.dumps(VLLM).encode(), (other, adapter, ModelCard("qwen")), rules("aliases: {fast: o}"))
-    alias = replace(other, id="fast")
-    assert read_cards(answer) == (*read(VLLM), other, adapter, alias)
-    assert {each["object"] for each in json.loads(answer)["data"]} == {"model"}
-    assert read_cards(completed_list(b'{"data": []}', (other,), rules())) == (other,)
 
 
 @pytest.mark.parametrize("body", [json.dumps(VLLM, indent=1).encode(), b"no list", b'{"data": 7}', b"[]", b""])

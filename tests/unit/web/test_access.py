@@ -7,22 +7,16 @@ from typing import Any
 
 import pytest
 
-from proxy.config.api_keys import ClientKey, Keys
+from proxy.config.api_keys import Keys
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest
-from proxy.web import routes
-from proxy.web.admission import check_named_model, check_target
-from proxy.web.routes import Route
+from proxy.web.admission import check_target
 from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.support.worker_state import read_rules
 
 
 def digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
-
-
-def client_key(**limits: Any) -> ClientKey:
-    return ClientKey("alice", digest("alice's"), **limits)
 
 
 def snapshot(keys: Keys, **settings: Any) -> Snapshot:
@@ -56,25 +50,3 @@ def test_what_every_reader_takes_for_the_same_comes_in(environ: dict[str, Any]) 
 def test_what_two_readers_may_take_for_two_things_does_not(environ: dict[str, Any], words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         check_target(environ)
-
-
-@pytest.mark.parametrize("body", [b'{"model": "tiny"}', b'{"messages": []}', b"", b"no JSON"])
-def test_a_key_with_models_of_its_own_may_use_no_other(body: bytes) -> None:
-    key = client_key(models=("large*",))
-    with pytest.raises(BadRequest):
-        check_named_model(key, routes.PASSED[0], body)
-    check_named_model(key, routes.PASSED[0], b'{"model": "large-1"}')
-
-
-@pytest.mark.parametrize(
-    ("key", "route"),
-    [
-        (client_key(), routes.PASSED[0]),
-        (client_key(models=("*",)), routes.PASSED[0]),
-        (client_key(models=("large*",)), routes.MODELS),
-        (client_key(models=("large*",)), routes.CHAT),
-    ],
-    ids=["all models", "any model", "no model is named", "the dialect asks"],
-)
-def test_where_the_body_says_nothing_of_it_another_model_passes(key: ClientKey, route: Route) -> None:
-    check_named_model(key, route, b'{"model": "tiny"}')

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.web import routes
-from proxy.web.routes import BY_PATH, Access
-
-# Of the live page: what is the same for all.
-OF_THE_PAGE = {"/_ui/assets/{asset}"}
+from proxy.web.routes import BY_PATH
+from tests.support.rows import rows
 
 
 def paths(**is_: object) -> set[str]:
@@ -16,34 +12,7 @@ def paths(**is_: object) -> set[str]:
     return {path for path, route in BY_PATH.items() if is_ == {name: getattr(route, name) for name in is_}}
 
 
-def test_all_but_these_need_a_client_s_key() -> None:
-    assert paths(access=Access.ANYONE) == {"/", "/for/<client>/", "/health", "/_health", "/_ready"} | OF_THE_PAGE
-    assert paths(access=Access.ADMIN) == {"/_reload", "/metrics"}
-    assert paths(access=Access.PAGE) == {route.path for route in routes.LIVE_PAGE} - OF_THE_PAGE
-
-
-def test_what_is_answered_here_takes_no_thread_and_no_slot() -> None:
-    own = paths(access=Access.ANYONE) | paths(access=Access.ADMIN) | paths(access=Access.PAGE)
-    assert paths(dialect="own") == own
-    assert paths(takes_thread=False) == own
-    assert not paths(dialect="own") & (paths(names_model=True) | paths(keeps_model_busy=True))
-
-
-@pytest.mark.parametrize(
-    ("path", "named", "messages"),
-    [
-        ("/v1/messages", False, True),
-        ("/for/a/v1/messages/count_tokens", False, True),
-        ("/v1/messages/batches", False, True),
-        ("/v1/models", False, False),
-        ("/v1/models", True, True),
-        ("/v1/models/a", True, True),
-        ("/v1/chat/completions", True, False),
-        ("/tokenize", True, False),
-        ("/nothing", True, True),
-        ("/nothing", False, False),
-    ],
-)
+@rows(__file__, "path,named,messages")
 def test_the_dialect_of_an_answer_is_told_by_the_path_and_else_by_the_header(
     path: str, named: bool, messages: bool
 ) -> None:

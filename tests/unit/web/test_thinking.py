@@ -8,29 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from proxy.codec.json_text import JsonObject
-from proxy.config.rules import Parse, Profile, Rules, parse_rules
+from proxy.config.rules import Rules, parse_rules
 from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.responses.request import translate as of_responses
-from proxy.dialects.translation import OWN_WORDS, ModelOptions
+from proxy.dialects.translation import ModelOptions
 from proxy.healing.families import family_of
-from proxy.healing.reasoning import SHOWN_BY_REPLY
-from proxy.notations.thoughts import Thoughts
-from proxy.web.thinking import efforts_of, switch_of, thoughts_in_text, with_thinking
+from proxy.web.thinking import switch_of, with_thinking
+from tests.support.rows import rows
 
-GIVEN = Thoughts(begun="<think>")
-KNOWN = Thoughts(begun="<think>", family="qwen3.5")
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
 ASKED: dict[str, Any] = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
 HY3, KIMI, SOLAR = "tencent/Hy3", "moonshotai/Kimi-K3", "upstage/solar-open-100b"
 GPT, QWEN = "gpt-oss-20b", "Qwen3.5-9B"
-
-
-def rules_of_entry(entry: str) -> Rules:
-    """Rules with this one entry."""
-    return parse_rules(f"models: [{{match: '*', {entry}}}]".encode(), "rules.yaml")
 
 
 def told(
@@ -59,23 +49,7 @@ def kwargs(**said: Any) -> JsonObject:
     return {"chat_template_kwargs": said}
 
 
-@pytest.mark.parametrize(
-    ("model", "effort", "up"),
-    [
-        (HY3, "none", kwargs(reasoning_effort="no_think")),
-        (HY3, "low", kwargs(reasoning_effort="low")),
-        (HY3, "xhigh", kwargs(reasoning_effort="high")),
-        (KIMI, "none", kwargs(thinking=False)),
-        (KIMI, "low", kwargs(thinking_effort="low")),
-        (KIMI, "xhigh", kwargs(thinking_effort="max")),
-        (SOLAR, "none", kwargs(reasoning_effort="minimal")),
-        (SOLAR, "medium", kwargs(reasoning_effort="medium")),
-        (GPT, "none", {"reasoning_effort": "low"}),
-        (GPT, "high", {"reasoning_effort": "high"}),
-        (QWEN, "none", kwargs(enable_thinking=False)),
-        (QWEN, "low", kwargs(enable_thinking=True)),
-    ],
-)
+@rows(__file__, "model,effort,up")
 def test_the_effort_of_responses_is_the_family_s_own_word(model: str, effort: str, up: JsonObject) -> None:
     assert responses(effort, model) == up
     assert told(lambda body, _: _Chat(body), model, reasoning_effort=effort) == up
@@ -88,27 +62,9 @@ class _Chat:
         self.body = body
 
 
-@pytest.mark.parametrize(
-    ("model", "said", "up"),
-    [
-        (HY3, {"output_config": {"effort": "low"}}, kwargs(reasoning_effort="low")),
-        (HY3, {"thinking": {"type": "adaptive"}}, kwargs(reasoning_effort="high")),
-        (HY3, {"thinking": {"type": "disabled"}}, kwargs(reasoning_effort="no_think")),
-        (KIMI, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, None),
-        (KIMI, {"thinking": {"type": "disabled"}, "output_config": {"effort": "max"}}, kwargs(thinking=False)),
-        (SOLAR, {"thinking": {"type": "enabled", "budget_tokens": 9000}}, kwargs(reasoning_effort="medium")),
-        (QWEN, {"output_config": {"effort": "low"}}, {}),
-    ],
-)
+@rows(__file__, "model,said,up")
 def test_so_is_that_of_messages(model: str, said: dict[str, Any], up: JsonObject | None) -> None:
     assert messages(model, **said) == (kwargs(thinking=True, thinking_effort="max") if up is None else up)
-
-
-def test_the_rules_can_turn_it_off_and_name_a_switch_of_a_family() -> None:
-    assert responses("low", KIMI, rules_of_entry("thinking: none")) == {}
-    assert responses("low", KIMI, rules_of_entry("upstream: live")) == kwargs(thinking_effort="low")
-    mine = rules_of_entry("thinking: enable_thinking, family: kimi-k3")
-    assert switch_of(mine, mine.profile("mine", ""), "mine", family_of("", "kimi-k3")) == OWN_WORDS
 
 
 def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_these_words_too() -> None:
@@ -120,55 +76,3 @@ def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_thes
 
 def rules(text: str) -> Rules:
     return parse_rules(text.encode(), "r.yaml", Rules())
-
-
-@pytest.mark.parametrize(
-    ("model", "text", "switch"),
-    [
-        ("unknown", "", "none"),
-        ("qwen3-8b", "", "enable_thinking"),
-        ("deepseek-v3.1", "", "enable_thinking"),
-        ("gpt-oss-20b", "", OWN_WORDS),
-        ("qwen3-8b", 'models: [{match: "qwen3*", thinking: none}]', "none"),
-        ("unknown", 'models: [{match: "*", thinking: thinking}]', "thinking"),
-    ],
-)
-def test_what_the_rules_name_is_the_switch_else_what_becomes_the_familys(model: str, text: str, switch: str) -> None:
-    read = rules(text) if text else Rules()
-    assert switch_of(read, read.profile(model, ""), model, family_of(model)) == switch
-
-
-@pytest.mark.parametrize(
-    ("telling", "own", "parse", "blocks", "told"),
-    [
-        ("auto", KNOWN, "proxy", False, KNOWN),
-        ("auto", KNOWN, "server", False, None),
-        ("auto", KNOWN, "server", True, Thoughts()),
-        ("auto", GIVEN, "proxy", False, SHOWN_BY_REPLY),
-        ("auto", GIVEN, "proxy", True, SHOWN_BY_REPLY),
-        ("auto", GIVEN, "server", False, None),
-        ("split", GIVEN, "server", False, GIVEN),
-        ("server", KNOWN, "proxy", False, None),
-        ("server", KNOWN, "proxy", True, Thoughts()),
-    ],
-)
-def test_reasoning_is_separated_where_the_proxy_reads_the_text(
-    telling: Any, own: Thoughts, parse: Parse, blocks: bool, told: Thoughts | None
-) -> None:
-    found = thoughts_in_text(own, Profile(telling=telling), parse, blocks=blocks)
-    assert found == told and (found is None or found.family == (told and told.family))
-
-
-@pytest.mark.parametrize(
-    ("model", "entry", "efforts"),
-    [
-        (GPT, "parse: auto", ("low", "medium", "high")),
-        ("mine", "family: gpt-oss", ("low", "medium", "high")),
-        ("Qwen3-Coder", "parse: auto", ()),
-        (GPT, "thinking: none", ()),
-    ],
-    ids=["by its name", "by the rules", "not at all", "forbidden"],
-)
-def test_how_much_a_model_can_be_told_to_think_is_its_familys(model: str, entry: str, efforts: tuple[str, ...]) -> None:
-    rules = rules_of_entry(entry)
-    assert efforts_of(rules, model, family_of(model, rules.profile(model, "").family)) == efforts

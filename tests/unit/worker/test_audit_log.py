@@ -23,7 +23,6 @@ from proxy.worker.audit_log import (
     AuditFile,
     as_header,
     lines,
-    total,
 )
 from tests.support.scripted import PATIENCE
 
@@ -61,13 +60,6 @@ def test_a_record_says_when_what_whose_and_why() -> None:
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
 
 
-def test_each_repair_has_a_line_whatever_is_in_it() -> None:
-    odd = 'a\nb\r\N{LINE SEPARATOR}\x00\ud83d\N{EURO SIGN}"'
-    records = parsed(lines((REPAIR, Repair("name", odd, odd, odd, odd)), 0, id="r1", model=odd, client=""))
-    assert [record["fix"] for record in records] == ["closers", "name"]
-    assert [records[1][key] for key in ("model", "tool", "before", "after", "why")] == [odd] * 5
-
-
 def test_what_a_terminal_would_act_on_is_escaped() -> None:
     odd = "a\u009b31mb\u202ec\u2028d\x7fe\u200bf\u2066g\U000e0041h\x1b[2J"
     rule = Repair(f"rule:{odd}", odd, odd, odd, odd)
@@ -85,11 +77,6 @@ def test_values_and_records_are_bounded_and_a_value_that_was_cut_says_so() -> No
     assert len(records) == MAX_RECORDS
     assert records[0]["before"] == whole
     assert records[0]["after"] == "y" * MAX_VALUE + f"... ({MAX_VALUE + 1} characters)"
-
-
-def test_the_total_is_by_fix_and_in_order() -> None:
-    repairs = [Repair(name, "", "", "") for name in ("name", "closers", "name")]
-    assert list(total(repairs).items()) == [("closers", 1), ("name", 2)]
 
 
 def test_the_header_is_plain_and_short_whatever_a_rule_is_called() -> None:
@@ -115,11 +102,6 @@ def test_a_file_that_others_can_read_is_closed_to_them(path: Path) -> None:
     path.chmod(0o644)
     assert AuditFile(str(path), SIZE).write(b"one\n")
     assert mode(path) == 0o600
-
-
-def test_to_try_it_writes_nothing(path: Path) -> None:
-    assert AuditFile(str(path), SIZE).write(b"")
-    assert path.read_bytes() == b""
 
 
 def test_it_grows_up_to_its_bound_and_no_further_and_that_is_told_once(
@@ -172,17 +154,6 @@ def test_what_is_no_file_of_ones_own_is_refused_and_told_once(
     (told,) = caplog.messages
     assert told.startswith(f"the audit file {path} cannot be written (") and "\n" not in told
     assert other.read_bytes() == b"mine" and not path.with_name("none").is_file()
-
-
-def test_an_error_is_told_again_after_it_was_over(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file = AuditFile(str(path), SIZE)
-    for _ in range(2):
-        path.mkdir()
-        assert not file.write(b"x")
-        path.rmdir()
-        assert file.write(b"x")
-        path.unlink()
-    assert len(caplog.messages) == 2
 
 
 def test_a_lock_that_somebody_keeps_costs_a_request_no_more_than_its_patience(

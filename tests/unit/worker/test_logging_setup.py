@@ -17,7 +17,6 @@ from proxy.worker.logging_setup import (
     JsonLines,
     TextLines,
     adjust_logging,
-    plain,
     redact_gunicorn,
     set_up_logging,
 )
@@ -82,10 +81,6 @@ def test_no_traceback_can_either(evil: str) -> None:
     assert line.isascii() and line.isprintable() and evil in json.loads(line)["traceback"]
 
 
-def test_what_can_be_printed_stays_as_it_is() -> None:
-    assert plain("schön: 漢字 \\ \"'") == "schön: 漢字 \\ \"'"
-
-
 def test_what_looks_like_a_key_is_in_no_line() -> None:
     for made in (record("%s", f"x {KEY} y"), failed(KEY), record("", event="request", facts={"path": f"/{KEY}"})):
         for form in (TextLines(), JsonLines()):
@@ -144,15 +139,6 @@ def test_the_line_about_facts_is_that_of_any_other_record(message: str) -> None:
     made.created = other.created
     for form in (TextLines(), TextLines(journal=True), JsonLines()):
         assert form.format(made) == form.format(other)
-
-
-def test_a_log_that_another_set_up_keeps_its_form() -> None:
-    """Tests, and programs that serve the application by other means."""
-    handlers = log.handlers[:]
-    level = log.level
-    adjust_logging(json_lines=True)
-    assert log.handlers == handlers and log.propagate
-    log.setLevel(level)
 
 
 @pytest.mark.parametrize(

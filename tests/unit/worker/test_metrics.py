@@ -25,6 +25,7 @@ from proxy.worker.metrics import (
     Metrics,
     upstream_kind,
 )
+from tests.support.rows import rows
 from tests.support.scraped import count, models, samples, value
 
 
@@ -41,19 +42,6 @@ def test_before_the_first_request_there_is_a_valid_answer(metrics: Metrics) -> N
     assert b"tool_proxy_rules_in_force 0.0\n" in metrics.exposition(rules_in_force=False)
 
 
-def test_a_request_is_counted_by_dialect_model_and_status(metrics: Metrics) -> None:
-    count(metrics, model="Qwen/Qwen3")
-    count(metrics, model="Qwen/Qwen3")
-    count(metrics, model="Qwen/Qwen3", status=502)
-    count(metrics, dialect="messages", model="Qwen/Qwen3")
-    count(metrics, dialect="own", status=404)
-    found = samples(metrics, "Qwen/Qwen3")
-    assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="200") == 2
-    assert value(found, "requests_total", dialect="chat", model="Qwen/Qwen3", status="502") == 1
-    assert value(found, "requests_total", dialect="messages", model="Qwen/Qwen3", status="200") == 1
-    assert value(found, "requests_total", dialect="own", model="", status="404") == 1
-
-
 def test_calls_repairs_refusals_and_tokens_are_counted_by_model(metrics: Metrics) -> None:
     fixes, tokens = {"text_call": 2, "finish": 1, "rule:x": 3}, {"prompt": 9, "completion": 2, "cached": 5}
     calls: dict[str, Any] = {"calls": 5, "notations": {"hermes": 2}, "invalid": 1, "cut": 1, "heartbeats": 7}
@@ -68,21 +56,6 @@ def test_calls_repairs_refusals_and_tokens_are_counted_by_model(metrics: Metrics
     assert value(found, "refusals_total", model="m", reason="quoted") == 4
     assert value(found, "heartbeats_total") == 8
     assert (metrics.numbers()["repairs"], metrics.numbers()["refusals"]) == (fixes, {"quoted": 4})
-
-
-def test_what_went_wrong_is_counted(metrics: Metrics) -> None:
-    for what in (
-        {"when": "waiting"},
-        {"when": "answering"},
-        {"failure": UpstreamTimeout("")},
-        {"denied": "rate"},
-        {"denied": "rate"},
-    ):
-        count(metrics, **what)
-    found = samples(metrics)
-    assert value(found, "disconnects_total", when="waiting") == value(found, "disconnects_total", when="answering") == 1
-    assert value(found, "upstream_errors_total", kind="timeout") == 1
-    assert value(found, "denied_total", reason="rate") == 2
 
 
 def test_times_are_in_histograms_once_for_each_request(metrics: Metrics) -> None:
@@ -109,13 +82,6 @@ def test_models_have_at_most_so_many_names(metrics: Metrics) -> None:
     assert value(found, "requests_total", dialect="chat", model="m0", status="500") == 1
 
 
-def test_a_name_that_the_model_server_does_not_know_takes_no_place(metrics: Metrics) -> None:
-    for number in range(MAX_MODELS + 50):
-        count(metrics, model=f"made-up-{number}", status=404)
-    count(metrics, model="real")
-    assert models(metrics, "real") == {"other", "real"}
-
-
 @pytest.mark.parametrize("served,expected", [(("real", "idle"), {"real": 2, "other": 2}), ((), {"other": 4})])
 def test_only_models_that_a_server_lists_have_a_label(
     metrics: Metrics, served: tuple[str, ...], expected: dict[str, int]
@@ -136,21 +102,7 @@ def test_fixes_and_reasons_have_at_most_so_many_names(metrics: Metrics, group: s
     assert len(found) == MAX_NAMES + 1 and found["other"] == 50
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        'x"} 1\ntool_proxy_active_streams 99',
-        "x\\",
-        "x\x1f200",
-        "x\x1b[31m",
-        "x\u2028y",
-        "x\r\n",
-        "\ud83d",
-        "é" * 300,
-        "x\0",
-        "😀" * 60,
-    ],
-)
+@rows(__file__, "model")
 def test_no_name_can_forge_a_line_or_be_of_any_length(metrics: Metrics, model: str) -> None:
     count(metrics, model=model)
     assert value(samples(metrics, model), "active_streams") == 0
@@ -158,13 +110,6 @@ def test_no_name_can_forge_a_line_or_be_of_any_length(metrics: Metrics, model: s
     assert label.isprintable() and 0 < len(label.encode()) <= 100
     text = metrics.exposition(rules_in_force=True).decode()
     assert len([line for line in text.splitlines() if line.startswith("tool_proxy_requests_total{")]) == 1
-
-
-def test_a_key_where_the_model_should_be_is_not_shown(metrics: Metrics) -> None:
-    """Not even if the server lists it."""
-    key = "sk-0123456789abcdefghij"
-    count(metrics, model=key)
-    assert b"0123456789" not in metrics.exposition(rules_in_force=True, models=(key,))
 
 
 @pytest.mark.parametrize(

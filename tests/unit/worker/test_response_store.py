@@ -36,21 +36,6 @@ def test_a_kept_response_is_there_for_every_worker_unchanged(path: Path) -> None
     assert (other.response("\ud800"), other.input_of("\ud800"), other.delete("\ud800")) == (None, [], False)
 
 
-def test_another_key_sees_nothing_of_it(path: Path) -> None:
-    file = SharedFile(str(path))
-    ResponseStore(file, "a").keep(made(1), ASKED)
-    other = ResponseStore(file, "b")
-    assert (other.response("resp_1"), other.input_of("resp_1"), other.delete("resp_1")) == (None, [], False)
-    other.keep(made(1, "b"), [])
-    assert ResponseStore(file, "a").response("resp_1") == made(1)
-
-
-def test_a_deleted_response_is_gone(path: Path) -> None:
-    kept = ResponseStore(SharedFile(str(path)), "a")
-    kept.keep(made(1), ASKED)
-    assert (kept.delete("resp_1"), kept.delete("resp_1"), kept.response("resp_1")) == (True, False, None)
-
-
 def test_the_oldest_go_when_there_are_too_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever key they belong to."""
     monkeypatch.setattr(module, "STORE_RESPONSES", 3)

@@ -13,18 +13,12 @@ import pytest
 
 from proxy.errors import NotKept, Unavailable
 from proxy.worker.shared_file import ResponseStore, SharedFile
+from tests.support.rows import rows
 
 
 @pytest.fixture(name="path")
 def _path(tmp_path: Path) -> Path:
     return tmp_path / "shared"
-
-
-def test_threads_take_turns(path: Path) -> None:
-    shared = SharedFile(str(path))
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda number: shared.acquire_slot("a", 100), range(64)))
-    assert shared.held("a") == 64
 
 
 def take_ten(path: str) -> None:
@@ -52,19 +46,7 @@ def test_only_the_owner_can_read_the_file(path: Path) -> None:
         os.umask(old)
 
 
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("symlink", "it is a symlink"),
-        ("hard link", "not a plain file"),
-        ("symlink at -wal", "not a plain file"),
-        ("hard link at -shm", "not a plain file"),
-        ("pipe", "[a-z]"),
-        ("folder", "is a directory"),
-        ("no folder", "no such file"),
-        ("foreign", "not a plain file"),
-    ],
-)
+@rows(__file__, "what,words")
 def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
     path: Path, what: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
