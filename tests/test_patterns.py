@@ -35,7 +35,7 @@ def noted(pattern, flags=0):
 re._compiler.compile = noted
 import proxy
 for module in pkgutil.walk_packages(proxy.__path__, "proxy."):
-    if not module.name.endswith("__main__"):
+    if not module.name.endswith(("__main__", "vllm_plugin")):  # the plugin needs vLLM
         importlib.import_module(module.name)
 from benchmarks import body, hostile, scanner
 from proxy.tools.toolset import read_tools
