@@ -18,7 +18,7 @@ from benchmarks import body, report
 from benchmarks.report import Bound
 from benchmarks.scanner import scanned
 from proxy.notations.tables import TOKENS, WRAPPER_WORDS
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 
 FULL, QUICK = 1_000_000, 25_000
 PIECE = 4_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from proxy.codec.display import printable
+from proxy.display import printable
 
 
 class Progress:

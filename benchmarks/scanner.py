@@ -15,7 +15,7 @@ from benchmarks import body, report
 from benchmarks.report import Bound
 from proxy.notations.front import Reader
 from proxy.notations.stream import Piece
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.notations.toolset import ToolSet, read_tools
 
 FULL, QUICK = 5_000_000, 500_000
 PIECE = 4_000

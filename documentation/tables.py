@@ -15,13 +15,13 @@ import yaml
 from documentation.corpora import format_examples
 from documentation.markdown import as_json, code, table
 from documentation.schema import rules_schema, sections
-from proxy.audit_record import KINDS
 from proxy.config.settings import SPECS
 from proxy.healing.families import FAMILIES
 from proxy.healing.heal import HEALINGS, Level
 from proxy.repair.arguments import FORMS
+from proxy.repair.record import KINDS
 from proxy.repair.schema_fixes import FIXES
-from proxy.worker.metrics import COUNTERS, HISTOGRAMS, PREFIX
+from proxy.server.metrics import COUNTERS, HISTOGRAMS, PREFIX
 
 RULE_WORDS = yaml.safe_load(Path(__file__).with_name("rule_words.yaml").read_text("utf-8"))
 _MARKED = re.compile(r"(?s)(<!-- generated: (\w+) -->\n).*?(<!-- end -->)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flask import Flask
 
-from proxy.ui.page import PAGE
 from proxy.web import app
+from proxy.web.page import PAGE
 
 
 def create_app() -> Flask:

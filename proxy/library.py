@@ -28,14 +28,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import Json, JsonObject, load_json
 from proxy.dialects.chat.request import call_ids, copy_sources, made_calls
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.engine.task import Task
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.json import Json, JsonObject, as_object, load_json
+from proxy.notations.toolset import ToolSet, read_tools
+from proxy.repair.record import Repair
 
 Objects: TypeAlias = Sequence[Mapping[str, Any]]
 

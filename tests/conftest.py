@@ -25,8 +25,8 @@ from werkzeug.test import TestResponse
 from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
+from proxy.server.shared_file import FILE_NAME, SharedFile
 from proxy.web.app import make_app
-from proxy.worker.shared_file import FILE_NAME, SharedFile
 from tests.real.llama import LlamaServer
 from tests.real.processes import ROOT, answers, free_port
 from tests.support import fork_server

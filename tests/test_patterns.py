@@ -38,7 +38,7 @@ for module in pkgutil.walk_packages(proxy.__path__, "proxy."):
     if not module.name.endswith(("__main__", "vllm_plugin")):  # the plugin needs vLLM
         importlib.import_module(module.name)
 from benchmarks import body, hostile, scanner
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 for kind in hostile.KINDS:
     scanner.scanned([hostile.text_of(kind, 200)], read_tools([*body.tools()]))
 print(json.dumps(sorted(patterns)))

@@ -15,8 +15,8 @@ from proxy.config.rules import parse_rules
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Event, Failed, Finished, Text, Unchanged
 from proxy.engine.task import Task
+from proxy.notations.toolset import read_tools
 from proxy.repair.policy import Policy
-from proxy.tools.toolset import read_tools
 
 _MOST_PIECES = 12
 

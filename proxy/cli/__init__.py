@@ -1,1 +1,1 @@
-"""The command line: serve, check, parse, doctor, setup, launch, key."""
+"""The command line: serve, check, parse, doctor, setup, launch, key; the agents' configuration files."""

@@ -20,8 +20,8 @@ import msgspec
 from proxy.cli.configuration import File
 from proxy.cli.merging import NotMergeableError, in_the_way, merged, other_models
 from proxy.cli.output import CommandError, Status
-from proxy.codec.json_text import load_json
 from proxy.doctor.rule import replace_file
+from proxy.json import load_json
 from proxy.limits import MAX_AGENT_FILE
 
 SUFFIX = ".before-vllm-tool-proxy"

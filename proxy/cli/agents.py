@@ -20,8 +20,7 @@ import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
 from proxy.cli.merging import NotMergeableError, expected, other_models, read
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject, as_object
 
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
 _PLACE = re.compile(r"<(\w+)\??>")

@@ -16,7 +16,6 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from proxy import __version__
 from proxy.cli.output import NAME, say, show
-from proxy.codec.display import cut, printable
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
     BUILT_IN,
@@ -35,6 +34,7 @@ from proxy.config.rules import Rules
 from proxy.config.settings import Settings, origin
 from proxy.config.summary import sections, summary
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
+from proxy.display import cut, printable
 from proxy.doctor.asking import unreachable
 from proxy.errors import RulesError
 from proxy.exchange.plan import keyless

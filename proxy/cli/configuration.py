@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from urllib.parse import urlsplit
 
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject
 
 # The proxy's name among an agent's model providers.
 PROVIDER = "vllm-tool-proxy"

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 
 from proxy.cli.output import report, say, show
-from proxy.codec.display import escaped
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
+from proxy.display import escaped
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import NoModelError, NoServerError
 from proxy.doctor.probes import PROBES

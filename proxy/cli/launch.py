@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
-from proxy.activity.ring import verdict
 from proxy.cli.check import try_port
 from proxy.cli.configuration import KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
@@ -30,6 +29,7 @@ from proxy.cli.setup import Target, target
 from proxy.config.load import builtin_text, load
 from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
+from proxy.server.ring import verdict
 
 # A start imports the whole package, which is slow on a busy machine.
 _START_SECONDS = 60.0

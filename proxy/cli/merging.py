@@ -18,7 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Comment, InlineTable, Item, Key, Table
 
 from proxy.cli.configuration import PROVIDER, File, Format
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")

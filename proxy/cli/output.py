@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from enum import IntEnum
 
-from proxy.codec.display import escaped
+from proxy.display import escaped
 
 NAME = "vllm-tool-proxy"
 

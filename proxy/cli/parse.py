@@ -12,18 +12,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.audit_record import Repair
+from proxy import sse
 from proxy.cli.output import show
-from proxy.codec import sse
-from proxy.codec.display import escaped
-from proxy.codec.json_access import objects_in
-from proxy.codec.json_text import load_json
 from proxy.config.load import load
 from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.answer import ChatDialect, read_answer, read_whole, says_nothing
 from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
+from proxy.display import escaped
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Event, Unchanged
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
@@ -33,10 +30,12 @@ from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
+from proxy.json import load_json, objects_in
 from proxy.library import offered_tools
+from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import Policy
+from proxy.repair.record import Repair
 from proxy.repair.text_report import explained, read_text, reasons, text_json
-from proxy.tools.toolset import ToolSet
 from proxy.web.thinking import thoughts_in_text
 
 NO_CALL = 1

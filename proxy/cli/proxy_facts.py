@@ -9,11 +9,11 @@ from urllib.parse import quote
 from proxy import SERVICE
 from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
 from proxy.config.load import own_url
 from proxy.config.settings import Settings, server_url
 from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
+from proxy.json import as_list, as_object, as_text, objects_in
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, distinct_models, read_cards

@@ -12,16 +12,16 @@ from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.cli.check import check_surroundings, checked_settings, is_activated, try_port
 from proxy.cli.output import NAME, report
-from proxy.codec.display import printable
 from proxy.config.api_keys import Keys
 from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
+from proxy.display import printable
 from proxy.errors import RulesError
 from proxy.exchange.plan import keyless, server_of
 from proxy.limits import THREADS
+from proxy.server.logging_setup import log_line
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
-from proxy.worker.logging_setup import log_line
 
 # Settings that gunicorn reads only when it starts.
 _GUNICORNS = ("host", "port", "workers", "max_streams", "graceful_timeout")

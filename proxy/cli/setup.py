@@ -19,8 +19,8 @@ from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_
 from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
 from proxy.cli.proxy_facts import ProxyFacts, plain_url
-from proxy.codec.display import escaped
 from proxy.config.load import environment, load, own_url
+from proxy.display import escaped
 
 _SECONDS_OF_FIRST = 120
 # With a smaller context, some agents compact immediately or send nothing at all.

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from proxy.codec.display import cut, escaped
 from proxy.config.load import RulesText, builtin_text
 from proxy.config.yaml_nodes import compose, entries, place_of
+from proxy.display import cut, escaped
 
 _SECTIONS = ("tools", "models", "aliases", "clients")
 _SHOWN = 300

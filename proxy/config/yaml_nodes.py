@@ -25,9 +25,9 @@ from yaml.events import AliasEvent, Event
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
 
-from proxy.codec.display import cut
-from proxy.codec.json_text import Json
+from proxy.display import cut
 from proxy.errors import RulesError
+from proxy.json import Json
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20

@@ -1,1 +1,1 @@
-"""The client APIs. Each dialect translates its requests to chat requests, and internal events to its wire format."""
+"""The APIs that clients speak (Chat, Messages, Responses): a request in, a reply out."""

@@ -9,10 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Protocol
 
-from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Chunk, Event
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError
+from proxy.json import JsonObject
 
 
 class LaneTeller(Protocol):

@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from proxy.codec.json_text import Json, JsonObject
 from proxy.healing import conversation
 from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
+from proxy.json import Json, JsonObject
 
 text_part = conversation.text_part
 _REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)

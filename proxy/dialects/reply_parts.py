@@ -16,8 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from proxy.codec.json_access import as_object, as_text, is_object_text, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_strict
 from proxy.dialects.base import Writer
 from proxy.engine.events import (
     CallArguments,
@@ -36,6 +34,7 @@ from proxy.engine.events import (
 from proxy.engine.lane import CallTemplate, Lane
 from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import UpstreamBroken
+from proxy.json import Json, JsonObject, as_object, as_text, dump_strict, is_object_text, objects_in
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 # The model's output, in order.

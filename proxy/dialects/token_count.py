@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
-from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import JsonObject, dump_json, dump_request, load_upstream
+from proxy.json import JsonObject, as_object, dump_json, dump_request, load_upstream, objects_in
 from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]

@@ -14,10 +14,10 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, JsonObject, dump_inner, dump_strict, load_json
 from proxy.dialects.chat_turns import AssistantTurn, UserTurn
 from proxy.errors import BadRequest
+from proxy.json import Json, JsonObject, dump_inner, dump_strict, load_json
+from proxy.repair.record import Repair
 
 Name = Annotated[str, Meta(min_length=1)]
 Number = int | float

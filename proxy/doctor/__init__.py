@@ -1,1 +1,1 @@
-"""Probes of a live model server: its effects on tool calls, and the fixes."""
+"""Probes of a live model server: what it does to tool calls, and the rule that fixes it."""

@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from proxy.codec import sse
-from proxy.codec.display import cut
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import JsonObject, dump_request, load_json
-from proxy.codec.secrets import masked
+from proxy import sse
 from proxy.config.settings import Settings, origin
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
+from proxy.display import cut
 from proxy.errors import ProxyError
+from proxy.json import JsonObject, as_list, as_object, as_text, dump_request, load_json, objects_in
+from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, Waiting
 from proxy.upstream.paths import CHAT_COMPLETIONS

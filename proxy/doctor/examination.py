@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from proxy import SERVICE
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import JsonObject, dump, load_json
 from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.healing.families import Family, Parsers, family_of
+from proxy.json import JsonObject, as_text, dump, load_json
 from proxy.notations.front import Reader
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 from proxy.upstream.paths import MODELS
 

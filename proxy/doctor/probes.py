@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.doctor.asking import Reply, shown
 from proxy.doctor.examination import (
     NAME,
@@ -30,6 +28,7 @@ from proxy.doctor.prompts import Fate
 from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
 from proxy.healing.families import FAMILIES, Parsers
 from proxy.healing.heal import HEALINGS, TemplateProbe, in_force
+from proxy.json import Json, JsonObject, as_object, dump, load_json
 from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers
 from proxy.upstream.context_overflow import read_overflow
 from proxy.upstream.model_list import kind_of

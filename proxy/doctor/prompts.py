@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from proxy.codec.json_access import as_list, as_text
-from proxy.codec.json_text import Json, JsonObject
 from proxy.doctor.asking import Answer, Asker
+from proxy.json import Json, JsonObject, as_list, as_text
 from proxy.upstream.paths import TOKENIZE
 
 APPLY_TEMPLATE = "/apply-template"

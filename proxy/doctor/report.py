@@ -11,12 +11,12 @@ from typing import get_args
 from msgspec.structs import replace
 
 from proxy import __version__
-from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Model, Rules, Telling, entry_with
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
 from proxy.doctor.probes import PROBES
 from proxy.exchange.plan import KEEPS_TOOLS
+from proxy.json import JsonObject
 
 # Increment this when readers of the JSON report must change.
 FORMAT = 2

@@ -1,1 +1,1 @@
-"""Upstream chunks in, events out: one path for streamed and whole replies."""
+"""Upstream chunks in, events out, for streamed and whole replies: which call a delta belongs to, what may leave."""

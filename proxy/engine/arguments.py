@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.codec.json_text import Json, JsonObject, dump, load_json, read_json
+from proxy.json import Json, JsonObject, dump, load_json, read_json
+from proxy.notations.schema import Schema
+from proxy.notations.validator import children, same, violations
 from proxy.repair.policy import apply_rule, renames, touched
 from proxy.repair.repairer import Repairer
 from proxy.repair.schema_fixes import FIXES, apply_fixes
-from proxy.tools.schema import Schema
-from proxy.tools.validator import children, same, violations
 
 _B = rb"[ \t\r\n]*+"
 _KEY = rb'"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"'

@@ -14,15 +14,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import canonical, dump
 from proxy.engine.events import Call as ClosedCall
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
 from proxy.engine.owners import Call, Owners, State
 from proxy.errors import UpstreamBroken
+from proxy.json import canonical, dump
 from proxy.limits import MAX_RECORDED
 from proxy.notations.stream import Found, Piece
 from proxy.repair.arguments import ODD, is_junk, may_go_on, objects_in, strict_object
+from proxy.repair.record import Repair
 from proxy.repair.repairer import Repaired, Repairer
 
 _NAME = "the only offered tool that this name can mean"

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import Enum, auto
 
-from proxy.audit_record import Repair
 from proxy.engine.calls import Calls
 from proxy.engine.events import (
     CallArguments,
@@ -34,6 +33,7 @@ from proxy.limits import MAX_HELD
 from proxy.notations.front import Reader
 from proxy.notations.stream import Piece
 from proxy.notations.thoughts import Mark
+from proxy.repair.record import Repair
 
 # The maximum number of blanks kept after reasoning.
 _MAX_BLANKS = 4096

@@ -11,9 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.call_output import CallRules
 from proxy.engine.calls import Calls
 from proxy.engine.choice import Choice
@@ -49,13 +46,15 @@ from proxy.engine.reading import USUAL_ENDS, CallDelta, ChoiceDelta, choice_entr
 from proxy.engine.task import NewIds, Task
 from proxy.engine.whole_messages import WholeMessages, events_of
 from proxy.errors import UnreadableReply, UpstreamBroken, refusal
+from proxy.json import Json, JsonObject, as_object, dump_json, objects_in
 from proxy.limits import MAX_CHOICES
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.notations.reply import Channel
 from proxy.notations.thoughts import Thoughts
+from proxy.notations.toolset import ToolSet
+from proxy.repair.record import Repair
 from proxy.repair.repairer import Repairer
-from proxy.tools.toolset import ToolSet
 
 # Stop learning after this number of chunks without a match.
 _MAX_LESSONS = 16

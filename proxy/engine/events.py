@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, JsonObject
 from proxy.errors import ProxyError
+from proxy.json import Json, JsonObject
+from proxy.repair.record import Repair
 
 _NOTHING: tuple[Json, ...] = (None, "", [], {})
 

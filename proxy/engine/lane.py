@@ -16,9 +16,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.codec.json_text import load_json
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text
 from proxy.engine.reading import CallDelta
+from proxy.json import load_json
 
 # A short escape in a JSON string.
 PLAIN_ESCAPE = rb'\\["\\/nrt]'

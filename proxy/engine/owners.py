@@ -24,14 +24,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import dump_json
 from proxy.engine.arguments import Arguments
 from proxy.engine.events import NO_FIELDS, CallFields
 from proxy.engine.reading import CallDelta
 from proxy.errors import UpstreamBroken
+from proxy.json import dump_json
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.arguments import strict_object
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.repair.record import Repair
 
 _EMPTY = re.compile(r"(?:\s*\{\s*\})*\s*")
 # The maximum length of empty arguments, and of a start of arguments that a server repeats.

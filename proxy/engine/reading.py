@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from proxy.codec.json_access import may_hold_text
-from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.engine.events import CallArguments, CallFields, CallOpened, ContentEvent, Reasoning, Text
 from proxy.errors import UnreadableReply
+from proxy.json import Json, JsonObject, dump_json, may_hold_text
 
 # Finish reasons for a natural end. Every other reason means that the reply was cut off, including vLLM's `repetition`:
 # the reason is kept, and no call is completed (contract C4).

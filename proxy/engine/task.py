@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from proxy.codec.json_text import Json
+from proxy.json import Json
 from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations.thoughts import Thoughts
+from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import Policy
-from proxy.tools.toolset import ToolSet
 
 _KIMI = re.compile(r"functions\..{1,128}:[0-9]{1,6}")
 

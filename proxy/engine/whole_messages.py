@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from operator import is_
 
-from proxy.codec import sse
-from proxy.codec.json_access import as_object, may_hold_text
-from proxy.codec.json_text import Json, JsonObject, dump_json
+from proxy import sse
 from proxy.engine.events import Chunk, ContentEvent, Finished, Usage, choice_number
 from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries, numbered, read_choice
 from proxy.errors import UnreadableReply
+from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:

@@ -1,1 +1,1 @@
-"""One request to the model server and its reply: plan, retry, stream, capture."""
+"""One request's way to the model server and back: plan, tries, reply stream, capture."""

@@ -10,10 +10,6 @@ from enum import IntEnum
 from itertools import chain
 from typing import Protocol
 
-from proxy.activity.recording import Recording, begin_try, listened
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
@@ -23,11 +19,14 @@ from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import Capture, Recorder, is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
+from proxy.exchange.recording import Recording, begin_try, listened
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, count_nothing
 from proxy.healing.heal import NO_HEALING
+from proxy.json import JsonObject, as_object, dump_json
 from proxy.limits import MAX_ERROR_BODY
+from proxy.repair.record import Repair
 from proxy.upstream.answer_wait import NEVER, AnswerWait
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.headers import REPLY, response_headers

@@ -2,7 +2,7 @@
 
 A capture is one line of JSON (`capture` is the format version), then the answer's body verbatim. The line holds only
 the request fields that the engine uses and the content type. Secrets are masked in the line and in the body of an
-error (`codec/secrets.py`).
+error (`secrets.py`).
 
 A capture is written atomically. The folder is limited by number of files, size and age. The proxy removes only its
 own captures: regular files of the same user whose names match `_NAME`.
@@ -21,14 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proxy import __version__
-from proxy.codec.json_access import as_list, as_object, as_text
-from proxy.codec.json_text import JsonObject, dump_json, load_json
-from proxy.codec.secrets import masked
 from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.outcome import Outcome
+from proxy.json import JsonObject, as_list, as_object, as_text, dump_json, load_json
 from proxy.limits import CAPTURE_SECONDS, CAPTURES_MAX, MAX_CAPTURE
 from proxy.notations.thoughts import Thoughts
+from proxy.secrets import masked
 from proxy.upstream.client import UpstreamCall
 
 log = logging.getLogger("proxy")

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject, read_json
 from proxy.engine.events import CallClosed, Event, Finished, Unchanged
 from proxy.errors import ProxyError
 from proxy.exchange.plan import Plan, Why
-from proxy.tools.toolset import ToolSet
-from proxy.tools.validator import violations
+from proxy.json import JsonObject, as_object, read_json
+from proxy.notations.toolset import ToolSet
+from proxy.notations.validator import violations
+from proxy.repair.record import Repair
 
 # Refusals that mean a call was cut off, if the token limit ended the reply.
 _CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")

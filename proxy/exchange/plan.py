@@ -11,9 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.api_keys import Keys
 from proxy.config.rules import SAME_KEY, Model, Parse, Rules, Transport
 from proxy.config.settings import Settings, origin
@@ -21,9 +18,11 @@ from proxy.dialects.chat.request import ChatRequest, conversation_key, is_true
 from proxy.engine.task import Task
 from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
+from proxy.json import JsonObject, as_list, as_object, as_text, dump_request, objects_in
 from proxy.limits import MAX_HELD, RETRY_TOKENS
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.policy import Policy
+from proxy.repair.record import Repair
 from proxy.upstream.context_overflow import read_overflow
 
 # Servers whose `tool_choice: "none"` keeps the tools in the prompt.

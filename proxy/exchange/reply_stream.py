@@ -6,9 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 
-from proxy.codec import sse
-from proxy.codec.json_access import as_object, may_hold_text
-from proxy.codec.json_text import JsonObject, dump_json, load_chunk
+from proxy import sse
 from proxy.dialects.base import LaneTeller, Writer
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine
@@ -26,6 +24,7 @@ from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBro
 from proxy.exchange.plan import Why
 from proxy.exchange.second_try import ContentLevel, EarlierTry, ReplyContent, envelope_of, events_instead
 from proxy.exchange.whole_answer import Listener
+from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text
 from proxy.limits import MAX_EVENT
 
 # The maximum size of events in the lane that the engine has not been fed yet.

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from proxy.codec import sse
-from proxy.codec.json_access import as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json
+from proxy import sse
 from proxy.dialects.chat.answer import as_chunk
 from proxy.engine.engine import Engine
 from proxy.engine.events import (
@@ -32,6 +30,7 @@ from proxy.engine.events import (
 from proxy.engine.reading import was_cut
 from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why
+from proxy.json import Json, JsonObject, as_object, as_text, dump_json, objects_in
 from proxy.notations.front import TextPart, ThoughtReader, holds_no_mark
 
 # Message fields with content other than text, reasoning and calls.

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from proxy.codec.secrets import mask_error
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamError
 from proxy.exchange.attempt import Attempt, Exchange, Said, log_crash
 from proxy.exchange.plan import Ended, Plan, next_plan
+from proxy.secrets import mask_error
 
 
 def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:

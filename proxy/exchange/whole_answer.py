@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.request import ChatRequest, count_tool_results
 from proxy.engine.engine import Engine, says_usage, with_thought_tokens
 from proxy.engine.events import Chunk, Event, Failed, Usage
 from proxy.engine.task import Task
+from proxy.json import JsonObject, as_object, dump_json
 from proxy.notations.thoughts import Thoughts
 
 

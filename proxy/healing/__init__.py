@@ -1,1 +1,1 @@
-"""Healing of requests: fixes for what a model server or its chat template would reject or silently drop."""
+"""Requests as a model's chat template accepts them, and the table of model families (reasoning, switches, parsers)."""

@@ -6,8 +6,6 @@ from collections import deque
 from contextlib import suppress
 from functools import cache
 
-from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import Json, JsonObject, dump, load_json
 from proxy.healing.conversation import (
     Change,
     Messages,
@@ -22,10 +20,11 @@ from proxy.healing.conversation import (
     with_value,
     without,
 )
+from proxy.json import Json, JsonObject, as_object, as_text, dump, load_json
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
+from proxy.notations.toolset import ToolSet, read_tools
 from proxy.repair.arguments import read_arguments
-from proxy.tools.toolset import ToolSet, read_tools
 
 # The key for arguments that are not an object, so that none of their text is lost.
 WRAPPER = "arguments"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proxy.codec.json_access import as_list, as_text
-from proxy.codec.json_text import Json, JsonObject, dump
 from proxy.healing.conversation import (
     Block,
     Messages,
@@ -23,6 +21,7 @@ from proxy.healing.conversation import (
     without,
 )
 from proxy.healing.reasoning import thought_of
+from proxy.json import Json, JsonObject, as_list, as_text, dump
 
 # Names of text parts in other dialects.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))

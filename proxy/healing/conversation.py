@@ -8,8 +8,7 @@ from itertools import chain
 from operator import is_
 from typing import TypeAlias
 
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, objects_in
 
 Messages = Sequence[JsonObject]
 Change: TypeAlias = Callable[[JsonObject], JsonObject]

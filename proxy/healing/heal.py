@@ -17,12 +17,11 @@ from typing import Any
 
 import msgspec
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_list
-from proxy.codec.json_text import JsonObject, dump
 from proxy.healing import calls, contents, results, roles, tools
 from proxy.healing.conversation import ANY, Change, on_messages, traits_of
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
+from proxy.json import JsonObject, as_list, dump
+from proxy.repair.record import Repair
 
 # The word for all healings in `off`.
 ALL = "all"

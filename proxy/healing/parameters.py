@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from proxy.codec.json_access import as_list, as_object, as_text
-from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import all_the_same, function_of, with_function, without
+from proxy.json import Json, JsonObject, as_list, as_object, as_text
 
 # Equal to no JSON value.
 _NOTHING = object()

@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_list, as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import replaced, text_part, without
 from proxy.healing.families import FAMILIES, PARTS, Family, Opens
 from proxy.healing.switches import of_rules, switched
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, objects_in
 from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
+from proxy.repair.record import Repair
 
 # The fields in which clients send reasoning.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")

@@ -15,8 +15,6 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import TypeAlias
 
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import (
     Block,
     Change,
@@ -33,6 +31,7 @@ from proxy.healing.conversation import (
     text_of,
     with_value,
 )
+from proxy.json import Json, JsonObject, as_text
 
 NO_RESULT = "[There is no result of this call: it was interrupted.]"
 ORPHAN = "[The result of a tool call that is not in this conversation:]"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import takewhile, zip_longest
 
-from proxy.codec.json_text import JsonObject
 from proxy.healing.conversation import Messages, Talk, calls_of, joined, on_each, on_messages, role_of, text_of
+from proxy.json import JsonObject
 
 # Placeholder texts for turns that a template requires.
 CONTINUE = "Continue."

@@ -9,11 +9,10 @@ one variable, and some raise on an unknown word. The client's value for the temp
 
 from __future__ import annotations
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import Json, JsonObject, dump_json
 from proxy.healing.conversation import without
 from proxy.healing.families import Efforts, Family, Switch
+from proxy.json import Json, JsonObject, as_object, dump_json
+from proxy.repair.record import Repair
 
 _KWARGS = "chat_template_kwargs"
 _EFFORT = "reasoning_effort"

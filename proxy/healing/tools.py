@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.codec.json_access import as_list, as_object, as_text
-from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.conversation import Change, messages_of, on_functions, replaced, with_function, with_value, without
-from proxy.tools.schema import resolve
-from proxy.tools.toolset import short_name
+from proxy.json import Json, JsonObject, as_list, as_object, as_text
+from proxy.notations.schema import resolve
+from proxy.notations.toolset import short_name
 
 # Maximum number of schemas read in one tool.
 _SCHEMAS_OF_A_TOOL = 2_000

@@ -7,15 +7,15 @@ from itertools import pairwise
 
 import regex
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls, shapes
 from proxy.notations.literals import CLOSING, STRICT, BareLiterals, Literals, PythonLiterals, typed
+from proxy.notations.schema import ALL_TYPES, ANYTHING, Schema
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.strings import NOT_ODD
 from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
-from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.notations.toolset import Tool, ToolSet
 
 # The opening line of a code fence.
 FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")

@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
 from proxy.notations.source import NoCall
 from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.notations.toolset import Tool, ToolSet
 
 # Maximum nesting of lists and envelopes.
 MAX_SHAPES = 3

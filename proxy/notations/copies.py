@@ -16,13 +16,13 @@ from itertools import islice
 
 import regex
 
-from proxy.codec.json_text import Json, dump, load_json
-from proxy.codec.string_escapes import unescaped
+from proxy.json import Json, dump, load_json
 from proxy.notations.calls import Call
 from proxy.notations.reader import CallReader
 from proxy.notations.source import NoCall, Source, end_of
+from proxy.notations.string_escapes import unescaped
 from proxy.notations.tables import STRONG
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 
 # Minimum length of a call, or of its arguments, to be considered a copy.
 MIN_COPIED = 24

@@ -34,7 +34,7 @@ from proxy.notations.signs import (
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.stream import Piece
 from proxy.notations.thoughts import Mark, Thoughts
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 
 # Maximum length of the start of a sign.
 MAX_SIGN = 40

@@ -6,16 +6,16 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
 from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
 from proxy.notations.reader import CallReader, missing
+from proxy.notations.schema import ALL_TYPES
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
 from proxy.notations.surroundings import Prose
-from proxy.tools.schema import ALL_TYPES
-from proxy.tools.toolset import Tool
-from proxy.tools.validator import Validator, children
+from proxy.notations.toolset import Tool
+from proxy.notations.validator import Validator, children
 
 # Maximum length of the end of a quotation.
 MAX_MARK = 20

@@ -10,13 +10,13 @@ from typing import Any
 
 import regex
 
-from proxy.codec.json_text import Json, JsonObject, integer, is_deep, refuse, verbatim
-from proxy.codec.string_escapes import unescaped
+from proxy.json import Json, JsonObject, integer, is_deep, refuse, verbatim
+from proxy.notations.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
 from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.notations.string_escapes import unescaped
 from proxy.notations.strings import MARKS, TYPOGRAPHIC, Oddity, Open, StringReader
 from proxy.notations.tables import ARGUMENT_WORDS, STRONG
-from proxy.tools.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
-from proxy.tools.validator import same
+from proxy.notations.validator import same
 
 # Maximum nesting of brackets. Each level takes three Python stack frames.
 MAX_DEPTH = 100

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
 from proxy.notations.tables import SEP
-from proxy.tools.toolset import Tool
+from proxy.notations.toolset import Tool
 
 _CDATA = re.compile(r"\s*<!\[CDATA\[")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)

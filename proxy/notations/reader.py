@@ -23,7 +23,7 @@ from proxy.notations.tags import (
     WRAPPER_TAG,
     spelling,
 )
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 
 OPENERS, CLOSERS = Tokens(n.TOKENS), Tokens(CLOSING_TOKENS)
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")

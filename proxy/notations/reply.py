@@ -17,7 +17,7 @@ from proxy.notations.source import NoCall, Rejection, Source
 from proxy.notations.stream import Found, Piece, Stream
 from proxy.notations.surroundings import JsonStrings
 from proxy.notations.thoughts import Thoughts, marks_of
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 
 # Maximum number of refusals to keep, and of characters to search for a tool's name.
 MAX_REFUSED, MAX_SHOWN = 200, 400

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject
 from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.thoughts import Mark

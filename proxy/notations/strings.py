@@ -14,9 +14,9 @@ from enum import Enum, auto
 
 import regex
 
-from proxy.codec.string_escapes import has_doubtful_path, unescape
+from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
-from proxy.tools.schema import ANYTHING, Schema
+from proxy.notations.string_escapes import has_doubtful_path, unescape
 
 MARKS = {'"': '"', "'": "'", "“": "”", "„": "“", "”": "”", "‘": "’", "’": "’", "`": "`"}
 TYPOGRAPHIC = "”“’"

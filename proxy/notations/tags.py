@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import regex
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.literals import Literals, element_value, typed
 from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.notations.toolset import Tool, ToolSet
 
 WRAPPER_TAG = regex.compile(n.WRAPPER_OPEN)
 WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)

@@ -1,1 +1,1 @@
-"""Repair of a call's name and arguments."""
+"""Fix functions for one call: its name and its arguments, by schemas and rules."""

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 
 import regex
 
-from proxy.codec.json_text import JsonObject, dump, is_deep, load_json, load_prefix, read_json
+from proxy.json import JsonObject, dump, is_deep, load_json, load_prefix, read_json
 from proxy.notations.literals import Literals
 from proxy.notations.reader import CallReader
+from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.strings import Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
-from proxy.tools.schema import ANYTHING, Schema
-from proxy.tools.toolset import Tool, ToolSet, is_torn
-from proxy.tools.validator import same
+from proxy.notations.toolset import Tool, ToolSet, is_torn
+from proxy.notations.validator import same
 
 # Maximum levels of JSON strings in JSON strings.
 MAX_ENCODED = 3

@@ -17,10 +17,10 @@ from html.entities import html5
 from itertools import islice
 from typing import Literal, TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject, is_deep
+from proxy.json import Json, JsonObject, is_deep
 from proxy.notations.literals import literal
-from proxy.tools.toolset import ToolSet
-from proxy.tools.validator import same
+from proxy.notations.toolset import ToolSet
+from proxy.notations.validator import same
 
 IdStyle = Literal["openai", "kimi", "mistral"]
 Condition = Literal["is_string", "missing", "missing_or_empty", "exists", "invalid_enum", "matches"]

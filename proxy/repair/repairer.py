@@ -11,13 +11,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import get_args
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import JsonObject, dump
+from proxy.json import JsonObject, dump
+from proxy.notations.toolset import Tool, ToolSet
+from proxy.notations.validator import same, violations
 from proxy.repair.arguments import ReadArguments, read_call
 from proxy.repair.policy import Condition, Policy, ToolRule, apply_rule, rules_for
+from proxy.repair.record import Repair
 from proxy.repair.schema_fixes import FIXES, apply_fixes
-from proxy.tools.toolset import Tool, ToolSet
-from proxy.tools.validator import same, violations
 
 _ALL_CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 _OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswith("missing"))

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.json import Json, JsonObject, dump
 from proxy.notations.literals import literal
+from proxy.notations.schema import Schema
 from proxy.notations.tables import ARGUMENT_WORDS
-from proxy.tools.schema import Schema
-from proxy.tools.toolset import fold, is_torn, without_markup
-from proxy.tools.validator import Validator, children, members, type_fits
+from proxy.notations.toolset import fold, is_torn, without_markup
+from proxy.notations.validator import Validator, children, members, type_fits
 
 MAX_DEPTH = 64
 # Maximum number of values checked in one call.

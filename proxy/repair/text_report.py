@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from proxy.codec.json_text import Json, JsonObject, dump
+from proxy.json import Json, JsonObject, dump
 from proxy.notations.front import Reader
 from proxy.notations.source import Rejection
 from proxy.notations.stream import Found
+from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repaired, Repairer
-from proxy.tools.toolset import ToolSet
 
 _SHOWN = 60
 # Reasons for rejecting structured calls. Those for text are in `Rejection`.

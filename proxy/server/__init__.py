@@ -1,1 +1,1 @@
-"""gunicorn's worker, the pump and the log queue. This package imports no other package of the proxy."""
+"""One worker process: gunicorn's worker, the pump of streams, reload, metrics, audit file, log, shared SQLite file."""

@@ -1,1 +1,1 @@
-"""Model servers: connections, waiting for responses, and reading them."""
+"""Model servers: connections, timeouts, responses, and the list of models with aliases."""

@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from proxy.codec.display import cut, printable
-from proxy.codec.json_access import as_object, as_text
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import Rules
+from proxy.display import cut, printable
 from proxy.errors import NotFound
 from proxy.healing.families import Shown
+from proxy.json import Json, JsonObject, as_object, as_text, dump_json, load_upstream
 
 # Prefix of the model names that Anthropic's clients send by default.
 CLAUDE = "claude-"

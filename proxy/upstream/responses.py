@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
 
-from proxy.codec.json_text import Json, dump_json, load_upstream
-from proxy.codec.secrets import masked
 from proxy.errors import LimitExceeded, ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
+from proxy.json import Json, dump_json, load_upstream
 from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
+from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall, Waiting
 from proxy.upstream.headers import ERROR, PASSED, response_headers

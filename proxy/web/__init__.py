@@ -1,1 +1,1 @@
-"""Flask: routes, access, views, errors, access log."""
+"""What a client asks of the proxy itself: routes, access by keys, errors, the live page."""

@@ -16,10 +16,10 @@ from typing import Any
 from proxy import SERVICE
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.errors import Forbidden, Unauthorized
+from proxy.server.snapshot import Snapshot
 from proxy.upstream.headers import SHOWN_TO_PAGES
 from proxy.web.headers import key_bytes
 from proxy.web.routes import Access, Route
-from proxy.worker.snapshot import Snapshot
 
 # A host with its port, which may be empty (RFC 3986, 3.2.3): a name or an IPv4 address, or an IPv6 one in brackets.
 _HOST = re.compile(r"(?:([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)|\[([0-9a-f.]*:[0-9a-f:.]*)\])(?::[0-9]{0,5})?")

@@ -15,19 +15,18 @@ from flask import Request
 from gunicorn.http.errors import ParseException
 from werkzeug.routing import RequestRedirect
 
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import Json, JsonObject, finite, is_deep, load_json
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
+from proxy.json import Json, JsonObject, as_text, finite, is_deep, load_json
 from proxy.limits import MAX_DEPTH
+from proxy.server.logging_setup import keep_secrets
+from proxy.server.state import WorkerState
 from proxy.web import routes
 from proxy.web.access import is_of_own_page
 from proxy.web.context import RequestContext
 from proxy.web.headers import request_id, secrets
 from proxy.web.routes import Access, Route
-from proxy.worker.logging_setup import keep_secrets
-from proxy.worker.state import WorkerState
 
 # The key of the WSGI environment for the request's turn to compute (server/pump_worker.py).
 TURN = "tool_proxy.turn"

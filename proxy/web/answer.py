@@ -14,8 +14,6 @@ from typing import Any
 
 from flask import Response
 
-from proxy.codec.json_access import as_list, as_object, objects_in
-from proxy.codec.json_text import JsonObject, dump_request, load_upstream
 from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
@@ -26,7 +24,12 @@ from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
 from proxy.healing.results import TOLD_IN_THE_LOG, newest_repeat
+from proxy.json import JsonObject, as_list, as_object, dump_request, load_upstream, objects_in
 from proxy.limits import REPLY_SECONDS
+from proxy.server.audit_log import as_header
+from proxy.server.logging_setup import keep_secrets
+from proxy.server.snapshot import Snapshot
+from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
@@ -35,10 +38,6 @@ from proxy.web.context import PreparedRequest, RequestContext, current_request, 
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_activity, note_sent
 from proxy.web.thinking import thoughts_in_text
-from proxy.worker.audit_log import as_header
-from proxy.worker.logging_setup import keep_secrets
-from proxy.worker.snapshot import Snapshot
-from proxy.worker.state import WorkerState
 
 log = logging.getLogger("proxy")
 

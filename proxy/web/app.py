@@ -14,7 +14,6 @@ from werkzeug.exceptions import MethodNotAllowed as NoSuchMethod
 from werkzeug.exceptions import NotFound as NoSuchPath
 from werkzeug.routing import Map, MapAdapter, Rule
 
-from proxy.codec.secrets import mask_error
 from proxy.dialects.chat import writer as chat
 from proxy.dialects.messages import writer as messages
 from proxy.dialects.responses import errors as responses
@@ -27,6 +26,9 @@ from proxy.errors import (
     ProxyError,
     UpgradeRefused,
 )
+from proxy.secrets import mask_error
+from proxy.server.logging_setup import keep_secrets, set_up_logging
+from proxy.server.state import WorkerState, announce, start_worker, tidy_captures
 from proxy.web import admission, routes, views
 from proxy.web.access import authenticate, check_web_page, cors
 from proxy.web.answer import reply
@@ -35,8 +37,6 @@ from proxy.web.headers import add_id, credential, error_headers
 from proxy.web.passed import passed
 from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
 from proxy.web.record import end_activity, log_request, measure
-from proxy.worker.logging_setup import keep_secrets, set_up_logging
-from proxy.worker.state import WorkerState, announce, start_worker, tidy_captures
 
 log = logging.getLogger("proxy")
 

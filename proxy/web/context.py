@@ -11,22 +11,22 @@ from typing import Any
 from flask import Request, Response
 from flask.globals import request_ctx
 
-from proxy.activity.recording import Recording
 from proxy.config.api_keys import ClientKey
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.outcome import Outcome
+from proxy.exchange.recording import Recording
 from proxy.healing.families import Family
 from proxy.healing.heal import HealPlan
 from proxy.notations.thoughts import Thoughts
+from proxy.server.logging_setup import keep_secrets
+from proxy.server.snapshot import Snapshot
+from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, HasTurn, Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
-from proxy.worker.logging_setup import keep_secrets
-from proxy.worker.snapshot import Snapshot
-from proxy.worker.state import WorkerState
 
 _UNKNOWN = Thoughts(unknown=True)
 

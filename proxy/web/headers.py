@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 from werkzeug.datastructures import Headers
 
 from proxy import __version__
-from proxy.codec.secrets import masked_text
+from proxy.secrets import masked_text
 from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"

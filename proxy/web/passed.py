@@ -12,12 +12,11 @@ from typing import Any
 
 from flask import Response
 
-from proxy.codec.json_access import as_list, as_text
-from proxy.codec.json_text import Json, JsonObject, dump_request, load_json
-from proxy.codec.secrets import masked, masked_text
 from proxy.errors import BadRequest, LimitExceeded
 from proxy.exchange.plan import conversation_of
+from proxy.json import Json, JsonObject, as_list, as_text, dump_request, load_json
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
+from proxy.secrets import masked, masked_text
 from proxy.upstream.answer_wait import Timeouts
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.headers import CONVERSATION

@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from proxy.audit_record import Repair
-from proxy.codec.json_access import as_text
-from proxy.codec.json_text import JsonObject, dump_request
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
@@ -32,7 +29,10 @@ from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.reasoning import ThinkingRequest, field_back
+from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
+from proxy.repair.record import Repair
+from proxy.server.shared_file import ResponseStore
 from proxy.upstream.client import ModelServer
 from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.model_list import served_name
@@ -40,7 +40,6 @@ from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
 from proxy.web.thinking import switch_of, with_thinking
-from proxy.worker.shared_file import ResponseStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,18 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from proxy.activity.recording import MAX_KEPT, Recording
-from proxy.activity.ring import Record
-from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, JsonObject
-from proxy.codec.secrets import MIN_SECRET, masked, masked_start, masked_text
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.capture import Answer, capture_bytes, request_facts
+from proxy.exchange.recording import MAX_KEPT, Recording
+from proxy.json import Json, JsonObject
+from proxy.repair.record import Repair
+from proxy.secrets import MIN_SECRET, masked, masked_start, masked_text
+from proxy.server.audit_log import lines, total
+from proxy.server.logging_setup import FactsRecord
+from proxy.server.metrics import OTHER, upstream_kind
+from proxy.server.ring import Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
-from proxy.worker.audit_log import lines, total
-from proxy.worker.logging_setup import FactsRecord
-from proxy.worker.metrics import OTHER, upstream_kind
 
 log = logging.getLogger("proxy")
 # The maximum number of log lines about the repairs of one reply. The request's line counts all repairs.

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from flask import Response, request
 
 from proxy import SERVICE, __version__
-from proxy.codec.json_text import JsonObject, dump_json
 from proxy.dialects.messages import request as messages
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import ADVICE
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, NotFound, RulesError, Unavailable
+from proxy.json import JsonObject, dump_json
+from proxy.server.logging_setup import lost_lines
+from proxy.server.metrics import CONTENT_TYPE
 from proxy.upstream.answer_wait import Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import CLAUDE, all_cards, completed_list, read_cards, served_name
@@ -28,8 +30,6 @@ from proxy.web.headers import upstream_headers
 from proxy.web.passed import passed
 from proxy.web.prepare import find_model, healed_conversation, model_server, response_store, resumed
 from proxy.web.thinking import efforts_of
-from proxy.worker.logging_setup import lost_lines
-from proxy.worker.metrics import CONTENT_TYPE
 
 log = logging.getLogger("proxy")
 

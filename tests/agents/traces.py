@@ -38,7 +38,7 @@ import yaml
 
 from proxy.cli.configuration import Values
 from proxy.cli.merging import read
-from proxy.codec.json_text import Json
+from proxy.json import Json
 from tests.agents import inside, namespace
 from tests.agents.__main__ import AT_ONCE, chosen
 from tests.agents.agent import CONTEXT, FINAL, MODEL, PROOF, WROTE, Agent

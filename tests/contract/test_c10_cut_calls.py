@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject
 from proxy.notations import tables
 from tests.support.helpers import call_json, offered
 from tests.support.notations_reading import read, repaired

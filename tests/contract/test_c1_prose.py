@@ -24,7 +24,7 @@ from proxy.errors import ProxyError
 from proxy.exchange.second_try import ReplyContent
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.notations.thoughts import Thoughts
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from tests.support.each_case import each_case
 from tests.support.helpers import SEED
 from tests.support.responses_view import options

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from proxy.config.rules import parse_rules
 from proxy.engine.events import Chunk
+from proxy.notations.toolset import ToolSet, read_tools
+from proxy.notations.validator import same
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
-from proxy.tools.toolset import ToolSet, read_tools
-from proxy.tools.validator import same
 from tests.support.each_case import each_case
 from tests.support.helpers import calls, chunk, delta, ends, new_engine, piece, random_cut, run, says, view
 from tests.support.random_schemas import TOOLS, Kind, texts_of, validator

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from tests.support.helpers import new_scanner, scan
 
 pytestmark = pytest.mark.once

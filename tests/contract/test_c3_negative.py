@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, ends, new_engine, new_scanner, run, says, scan, view
 

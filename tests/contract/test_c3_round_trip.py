@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import Json
-from proxy.tools.toolset import ToolSet
+from proxy.json import Json
+from proxy.notations.toolset import ToolSet
 from tests.support.helpers import function, new_scanner, offered, random_cut, scan
 from tests.support.renderers import RENDERERS, Call, dump
 

@@ -13,7 +13,7 @@ import pytest
 
 from proxy.engine.events import Chunk
 from proxy.errors import UpstreamBroken
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.notations.toolset import ToolSet, read_tools
 from tests.contract.test_c1_valid_calls import ROWS as VALID
 from tests.contract.test_c1_valid_calls import Row as ValidCall
 from tests.contract.test_c3_negative import ROWS as NO_CALLS

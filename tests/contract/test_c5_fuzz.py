@@ -12,8 +12,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.codec import sse
-from proxy.codec.json_text import dump_request
+from proxy import sse
 from proxy.config.api_keys import parse_admin, parse_clients, parse_secret
 from proxy.config.load import RulesText
 from proxy.config.rules import parse_rules
@@ -23,6 +22,7 @@ from proxy.dialects.messages.request import translate, translate_count
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest, LimitExceeded, RulesError
 from proxy.exchange.plan import Plan, proxy_parses, upstream_request
+from proxy.json import dump_request
 from proxy.notations import tables
 from proxy.repair.policy import Policy
 from proxy.web.admission import named_model, parse_body

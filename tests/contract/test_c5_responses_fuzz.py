@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import JsonObject, dump_request
 from proxy.dialects.chat.request import conversation_key, read_chat
 from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.request import Translation, translate, translate_count
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
+from proxy.json import JsonObject, dump_request
 from proxy.web.admission import parse_body
 from tests.contract.test_c5_fuzz import MOST, OPTIONS, QUICK, mutated
 from tests.support.work import over_soon

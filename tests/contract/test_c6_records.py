@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from proxy.audit_record import KINDS
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
@@ -22,9 +21,10 @@ from proxy.engine.task import Task
 from proxy.errors import InternalError
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
+from proxy.notations.toolset import read_tools
 from proxy.repair.arguments import FORMS
+from proxy.repair.record import KINDS
 from proxy.repair.schema_fixes import FIXES
-from proxy.tools.toolset import read_tools
 from tests.contract.test_c1_valid_calls import ROWS as VALID
 from tests.contract.test_c3_negative import ROWS as NO_CALLS
 from tests.contract.test_c3_negative import TOOLS

@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import dump_request
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate as translate_messages
 from proxy.dialects.responses.request import translate as translate_responses
@@ -27,6 +26,7 @@ from proxy.dialects.translation import ModelOptions
 from proxy.exchange.plan import Plan, upstream_request
 from proxy.healing.families import FAMILIES
 from proxy.healing.heal import IDS, HealPlan
+from proxy.json import dump_request
 from tests.contract.test_c1_valid_calls import ROWS
 from tests.support import messages_ask, responses_ask
 

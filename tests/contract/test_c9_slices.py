@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import dump
+from proxy.json import dump
+from proxy.notations.schema import resolve
+from proxy.notations.toolset import fold
 from proxy.repair.repairer import Repaired
-from proxy.tools.schema import resolve
-from proxy.tools.toolset import fold
 from tests.support.random_schemas import TOOLS, Kind, object_of, repaired, texts_of
 
 pytestmark = pytest.mark.once

@@ -140,7 +140,7 @@ def broken(host: Host, upstream: Upstream) -> None:
 def sick(host: Host, upstream: Upstream) -> None:
     """It starts, but /health fails."""
     old = host.current
-    done = host.deploy(checkout=checkout(host.folder / "sick", "9.0.2", {"proxy/worker/state.py": SICK}))
+    done = host.deploy(checkout=checkout(host.folder / "sick", "9.0.2", {"proxy/server/state.py": SICK}))
     assert done.returncode == 1 and f"{old} is in force again" in done.stderr, done.stderr
     assert (host.current, host.health()["version"]) == (old, "9.0.0")
     assert host.asked_of_systemctl() == ["reload", "reload"]

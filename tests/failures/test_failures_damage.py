@@ -12,7 +12,7 @@ from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import MessagesWriter
 from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 from tests.support.client_view import ROLE, argued, kept, streamed, wire
 from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut, says
 from tests.support.messages_checker import check_stream

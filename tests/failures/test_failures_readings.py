@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 from tests.failures.test_failures_damage import is_refused, is_right
 from tests.support.client_view import argued, kept
 from tests.support.helpers import function, offered

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.codec.json_text import Json, JsonObject
 from proxy.config import load as config
 from proxy.config.load import load
+from proxy.json import Json, JsonObject
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.policy import Policy, apply_rule, rules_for
-from proxy.tools.toolset import Tool, ToolSet
 
 DATA = json.loads(Path(__file__).with_name("qwen3_calls.json").read_text("utf-8"))
 

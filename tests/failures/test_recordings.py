@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.codec import sse
-from proxy.codec.json_text import JsonObject
+from proxy import sse
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
@@ -19,7 +18,8 @@ from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import UpstreamRefused
 from proxy.exchange.reply_stream import StreamReply
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.json import JsonObject
+from proxy.notations.toolset import ToolSet, read_tools
 from tests.demo.agents import OPENCLAW, OPENCODE, QWEN_CODE
 
 FOLDER = Path(__file__).parents[1] / "recordings"

@@ -16,7 +16,7 @@ import pytest
 
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from tests.failures.test_text_formats import exact
 from tests.support.each_case import each_case
 from tests.support.helpers import SEED, all_cuts, ends, new_scanner, run, says, scan, view

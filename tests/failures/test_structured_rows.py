@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.notations.toolset import ToolSet, read_tools
 from tests.support.client_view import DONE, Got, of_bytes, whole
 from tests.support.helpers import event_bytes
 from tests.support.shared import SHARED, VARIABLE

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 import pytest
 
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from tests.support.each_case import each_case
 from tests.support.helpers import all_cuts, new_scanner, scan
 from tests.support.notations_reading import repaired

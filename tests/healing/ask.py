@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from proxy.codec.json_text import dump_request, load_json
 from proxy.config.load import load
 from proxy.config.rules import Rules
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import UpstreamRefused
 from proxy.exchange.plan import Ended, Plan, Retries, next_plan, upstream_request
+from proxy.json import dump_request, load_json
 from tests.conftest import Inside
 from tests.healing.server import rendering
 from tests.support.chat_templates import ChatTemplate, Refused

@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
+from proxy.server.state import WorkerState
 from proxy.web.app import make_app
-from proxy.worker.state import WorkerState
 from tests.conftest import BufferedClient
 from tests.support.messages_ask import ask
 from tests.support.rows import rows

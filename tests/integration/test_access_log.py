@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit_record import Repair
 from proxy.engine.engine import Engine
+from proxy.repair.record import Repair
 from proxy.web.record import MAX_LINES
 from tests.conftest import Inside
 from tests.support.rows import rows

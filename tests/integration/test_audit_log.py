@@ -9,15 +9,15 @@ import threading
 import time
 from pathlib import Path
 
-from proxy.worker.audit_log import AuditFile
-from tests.unit.worker.test_audit_log import (
+from proxy.server.audit_log import AuditFile
+from tests.unit.server.test_audit_log import (
     _path,  # noqa: F401
     parsed,
 )
 
 WRITER = """
 import sys
-from proxy.worker.audit_log import AuditFile
+from proxy.server.audit_log import AuditFile
 file = AuditFile(sys.argv[1], 2**20)
 for number in range(400):
     assert file.write(f'{{"by": "{sys.argv[2]}", "number": {number}}}\\n'.encode() * 2)
@@ -59,7 +59,7 @@ def test_a_full_disk_leaves_no_half_of_a_record(path: Path) -> None:
     """A limit on the size of files stands for the disk: the system writes what there is room for."""
     code = f"""
 import resource, signal
-from proxy.worker.audit_log import AuditFile
+from proxy.server.audit_log import AuditFile
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (150, {resource.getrlimit(resource.RLIMIT_FSIZE)[1]}))
 file = AuditFile({str(path)!r}, 4096)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
-from proxy.tools.toolset import ToolSet
+from proxy.json import JsonObject
+from proxy.notations.toolset import ToolSet
 from tests.failures import test_recordings as recordings
 from tests.failures import test_text_formats as corpus
 from tests.support.client_view import ROLE, of_bytes, streamed, whole, wire

@@ -10,7 +10,7 @@ import pytest
 from proxy.config.rules import parse_rules
 from proxy.exchange import plan
 from proxy.healing.heal import heal_request
-from proxy.tools.toolset import short_name
+from proxy.notations.toolset import short_name
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support.messages_ask import ask

@@ -10,8 +10,8 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.config.load import load
+from proxy.server.state import tidy_captures
 from proxy.web.app import make_app
-from proxy.worker.state import tidy_captures
 from tests.conftest import Inside, Start
 from tests.integration.test_healing import BROKEN, asked
 from tests.support.messages_client import MODELS, cards

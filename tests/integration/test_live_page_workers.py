@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.worker.shared_file import FILE_NAME
+from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Proxy, Start
 from tests.support.scripted import (
     DONE,

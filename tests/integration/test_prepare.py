@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.worker import snapshot
+from proxy.server import snapshot
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving

@@ -28,7 +28,7 @@ import pytest
 from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.pump import Pump
-from proxy.worker.shared_file import FILE_NAME
+from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Front, Proxy, Start, clean_environment
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop

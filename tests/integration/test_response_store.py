@@ -12,8 +12,8 @@ from tests.real.processes import ROOT
 FULL = f"""
 import resource, sys
 from proxy.errors import NotKept
-from proxy.worker.shared_file import ResponseStore
-from proxy.worker.shared_file import SharedFile
+from proxy.server.shared_file import ResponseStore
+from proxy.server.shared_file import SharedFile
 
 kept = ResponseStore(SharedFile(sys.argv[1]), "a")
 kept.keep({{"id": "resp_1"}}, [])

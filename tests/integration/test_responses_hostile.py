@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from proxy.worker.shared_file import FILE_NAME
+from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Inside
 from tests.support.messages_client import reply, serving
 from tests.support.responses_checker import check_error

@@ -18,8 +18,8 @@ from flask.testing import FlaskClient
 
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.dialects.responses.kept import ADVICE
-from proxy.worker import shared_file
-from proxy.worker.shared_file import FILE_NAME
+from proxy.server import shared_file
+from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Inside, start
 from tests.real.processes import answers
 from tests.support.messages_client import HERMES, reply, serving

@@ -15,7 +15,7 @@ import pytest
 from werkzeug.test import TestResponse
 
 from proxy.config.api_keys import Keys
-from proxy.worker.logging_setup import JsonLines, TextLines
+from proxy.server.logging_setup import JsonLines, TextLines
 from tests.conftest import Inside, Start
 from tests.support.messages_ask import ask
 from tests.support.scripted import (

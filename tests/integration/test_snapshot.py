@@ -11,9 +11,9 @@ import pytest
 from proxy.config.rules import Profile, parse_rules
 from proxy.config.settings import Settings
 from proxy.healing.families import family_of
+from proxy.server import snapshot as module
+from proxy.server.snapshot import Snapshot, make_snapshot
 from proxy.upstream.model_list import ModelCard
-from proxy.worker import snapshot as module
-from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.real.processes import free_port
 from tests.support.rows import rows
 from tests.support.scripted import Act, Script, Upstream, answer, head

@@ -12,7 +12,7 @@ from tests.real.processes import ROOT
 # What only the paths of the operator need, and commands; the last two are libraries, and large.
 LATER = frozenset(
     (
-        *("proxy.ui.views", "proxy.ui.state", "proxy.cli", "proxy.doctor"),
+        *("proxy.web.page_views", "proxy.web.page_state", "proxy.cli", "proxy.doctor"),
         *("gunicorn.arbiter", "jsonschema"),
     )
 )

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from proxy.server.snapshot import Snapshot
+from proxy.server.state import WorkerState
 from proxy.upstream.client import ModelServer
 from proxy.web.answer import HAND_OVER
-from proxy.worker.snapshot import Snapshot
-from proxy.worker.state import WorkerState
 from tests.conftest import Inside
 from tests.integration.test_broken_calls import CALL as BROKEN
 from tests.integration.test_broken_calls import RULES, guided

@@ -21,7 +21,7 @@ from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 from tests.support import translated
 from tests.support.helpers import (
     OFFERED,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from proxy.codec.json_text import dump
 from proxy.dialects.chat.client_view import CallView, ChoiceView
 from proxy.engine.engine import Engine
 from proxy.engine.events import (
@@ -29,10 +28,11 @@ from proxy.engine.events import (
     Usage,
 )
 from proxy.engine.task import Task
+from proxy.json import dump
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.notations.stream import Piece
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.notations.toolset import ToolSet, read_tools
 from tests.support.each_case import current
 from tests.support.translated import ClientReply, check_streams, value_of
 

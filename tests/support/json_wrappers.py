@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from proxy.codec.json_text import Json
-from proxy.tools.toolset import ToolSet
+from proxy.json import Json
+from proxy.notations.toolset import ToolSet
 from tests.failures.test_failures_damage import TOOLS
 from tests.support.helpers import all_cuts, new_scanner, scan
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from proxy.activity.activity import Activity
-from proxy.activity.ring import ActivityRing
 from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.ui.page import PAGE
+from proxy.server.activity import Activity
+from proxy.server.ring import ActivityRing
+from proxy.server.state import WorkerState
 from proxy.web.app import make_app
-from proxy.worker.state import WorkerState
+from proxy.web.page import PAGE
 from tests.conftest import BufferedClient
 from tests.support.scripted import PATIENCE
 from tests.support.worker_state import make_state, read_rules

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.codec.json_text import dump
+from proxy.json import dump
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
+from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
-from proxy.tools.toolset import ToolSet
 
 SIZES = (0, 1, 3, 7)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry
 
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repaired, Repairer
-from proxy.tools.toolset import Tool, ToolSet
 
 Schema = dict[str, Any]
 

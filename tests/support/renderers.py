@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
 
 Call: TypeAlias = tuple[str, JsonObject]
 Render: TypeAlias = Callable[[Sequence[Call]], str]

@@ -9,8 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from proxy import errors
-from proxy.codec import sse
+from proxy import errors, sse
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.messages import blocks
 from proxy.dialects.messages.writer import MessagesDialect

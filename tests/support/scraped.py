@@ -8,9 +8,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.audit_record import Repair
 from proxy.exchange.outcome import Outcome
-from proxy.worker.metrics import Metrics
+from proxy.repair.record import Repair
+from proxy.server.metrics import Metrics
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject, load_json
 from proxy.errors import ProxyError
+from proxy.json import JsonObject, as_object, load_json
 from proxy.upstream.client import USUAL, ModelServer, ServerOptions, UpstreamCall, Waiting
 
 # The answer to a path and a body: a status and a body, or an error to raise.

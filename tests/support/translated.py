@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.base import Dialect
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import MessagesDialect
@@ -21,6 +20,7 @@ from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
+from proxy.json import JsonObject
 from tests.support import dialects
 from tests.support.dialects import Told
 

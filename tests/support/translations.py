@@ -7,11 +7,11 @@ from typing import Any, Protocol, TypeVar
 
 import pytest
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import JsonObject, dump_request
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
+from proxy.json import JsonObject, dump_request
+from proxy.repair.record import Repair
 
 MODEL = "served/model"
 

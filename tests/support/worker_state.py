@@ -11,8 +11,8 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
-from proxy.worker.snapshot import make_snapshot
-from proxy.worker.state import RulesInForce, WorkerState
+from proxy.server.snapshot import make_snapshot
+from proxy.server.state import RulesInForce, WorkerState
 
 
 def read_rules(path: Path | None) -> Rules:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.audit_record import KINDS
 from proxy.engine.choice import DROPPED
 from proxy.exchange.attempt import FIX
 from proxy.healing.heal import HEALINGS, REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.repair.arguments import FORMS
+from proxy.repair.record import KINDS
 from proxy.repair.schema_fixes import FIXES
 from tests.test_house import MODULES
 

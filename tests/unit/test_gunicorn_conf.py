@@ -15,10 +15,9 @@ from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
-from proxy.server import pump_worker
+from proxy.server import pump_worker, state
 from proxy.server.pump import QUIET_SWITCH_SECONDS
 from proxy.server.pump_worker import PumpWorker
-from proxy.worker import state
 
 pytestmark = pytest.mark.once
 

@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from proxy.codec.json_access import as_list, as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.chat.writer import (
     APART,
@@ -39,6 +37,7 @@ from proxy.engine.events import (
 from proxy.engine.reading import choice_entries, other_fields, read_choice
 from proxy.engine.whole_messages import delta_of, with_text
 from proxy.errors import UpstreamBroken, refusal
+from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_upstream, objects_in
 
 # The fields of a message with output of the model.
 _SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "thinking", "refusal")

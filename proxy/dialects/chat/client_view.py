@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.codec import sse
-from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import Json, JsonObject, dump_json, load_upstream
+from proxy import sse
 from proxy.dialects.chat.writer import DONE, entries
+from proxy.json import Json, JsonObject, as_object, dump_json, load_upstream, objects_in
 
 
 @dataclass(slots=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from proxy.codec.json_access import as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.json import Json, JsonObject, as_object, as_text, objects_in
+from proxy.notations.toolset import ToolSet, read_tools
 
 # A line of Claude Code's that changes in each turn.
 _CHANGING = "x-anthropic-billing-header:"

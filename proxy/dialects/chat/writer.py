@@ -8,9 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from proxy.codec import sse
-from proxy.codec.json_access import as_object, objects_in
-from proxy.codec.json_text import JsonObject, dump, dump_json, load_chunk, load_json
+from proxy import sse
 from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.base import Writer
 from proxy.engine.events import (
@@ -31,6 +29,7 @@ from proxy.engine.events import (
     rest_of,
 )
 from proxy.errors import ProxyError, UpstreamRefused
+from proxy.json import JsonObject, as_object, dump, dump_json, load_chunk, load_json, objects_in
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')

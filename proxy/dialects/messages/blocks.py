@@ -12,12 +12,11 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proxy.codec.json_access import as_text, is_object_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.messages.ids import FIELDS, client_id, signature
 from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind, token_counts
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, choice_number
 from proxy.errors import LimitExceeded
+from proxy.json import Json, JsonObject, as_text, is_object_text, objects_in
 
 # Maximum number of calls that wait for an incomplete one. The engine has a limit too, but only if it repairs.
 _MAX_WAITING = 1024

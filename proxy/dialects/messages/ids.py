@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 
-from proxy.codec.json_text import Json
+from proxy.json import Json
 
 _PREFIX = "toolu_"
 # Marks a server's id that is encoded in base64url because of characters that an id may not have.

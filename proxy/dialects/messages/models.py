@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from proxy.codec.json_text import Json, JsonObject
 from proxy.errors import BadRequest
+from proxy.json import Json, JsonObject
 from proxy.upstream.model_list import ModelCard
 
 DEFAULT_LIMIT = 20

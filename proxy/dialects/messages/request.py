@@ -15,8 +15,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.messages.ids import server_id, signed_field
 from proxy.dialects.translation import (
@@ -35,6 +33,8 @@ from proxy.dialects.translation import (
     shown,
 )
 from proxy.errors import NoThreads
+from proxy.json import Json, JsonObject
+from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
 _IGNORED = frozenset(

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxy.codec.json_text import Json, JsonObject, dump_strict, load_json
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.reply_parts import TranslatedWriter
 from proxy.engine.events import Event
 from proxy.errors import ProxyError, UpstreamRefused
+from proxy.json import Json, JsonObject, dump_strict, load_json
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from proxy.codec.json_text import JsonObject, dump_strict
 from proxy.errors import CONTEXT_FULL, BadRequest, ProxyError, UpstreamRefused
+from proxy.json import JsonObject, dump_strict
 from proxy.upstream.context_overflow import read_overflow
 
 _BY_STATUS = {429: "rate_limit_exceeded", 503: "server_is_overloaded", 529: "server_is_overloaded"}

@@ -11,11 +11,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from proxy.codec.json_access import as_list, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.responses.request import item_kind
 from proxy.dialects.translation import Lost, shown
 from proxy.errors import NotFound, ResponseNotFound
+from proxy.json import Json, JsonObject, as_list, as_text, objects_in
 
 # Advice for clients that refer to something that is not stored.
 ADVICE = "send the whole conversation; responses are kept on one host only"

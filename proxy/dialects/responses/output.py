@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from proxy.codec.json_access import as_object, is_object_text
-from proxy.codec.json_text import Json, JsonObject, load_json, read_json
 from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind, token_counts
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Reasoning, Text
 from proxy.errors import ContextFull, NotKept, ProxyError
+from proxy.json import Json, JsonObject, as_object, is_object_text, load_json, read_json
 
 # Servers reserve some tokens: a context counts as full this close to its end.
 _MARGIN = 8

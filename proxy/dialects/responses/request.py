@@ -14,8 +14,6 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, JsonObject, dump_inner, load_json
 from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.translation import (
@@ -33,6 +31,8 @@ from proxy.dialects.translation import (
     present,
     shown,
 )
+from proxy.json import Json, JsonObject, dump_inner, load_json
+from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
 _IGNORED = frozenset(

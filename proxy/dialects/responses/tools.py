@@ -17,9 +17,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from proxy.codec.json_access import as_object, as_text, objects_in
-from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, present, shown
+from proxy.json import Json, JsonObject, as_object, as_text, objects_in
 
 # The maximum length of a function's name in OpenAI's API and its clones.
 _LONGEST = 64

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxy.codec.json_access import as_object
-from proxy.codec.json_text import JsonObject, dump_strict
 from proxy.dialects.reply_parts import TranslatedWriter, encode
 from proxy.dialects.responses.output import Output, ReplyOptions
 from proxy.engine.events import Event
 from proxy.errors import ProxyError
+from proxy.json import JsonObject, as_object, dump_strict
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from documentation.tables import RULE_WORDS
-from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Rules, parse_rules
+from proxy.json import JsonObject
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.policy import Action, Condition, ToolRule, apply_rule, rules_for
-from proxy.tools.toolset import Tool, ToolSet
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text()
 FILES = re.findall(r"(?s)```yaml\n(.*?)```", GUIDE)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import dump_request
 from proxy.dialects.messages import request as messages
 from proxy.dialects.responses import request as responses
 from proxy.dialects.translation import MAX_KINDS
 from proxy.errors import BadRequest
+from proxy.json import dump_request
 from tests.support.shared import SHARED, VARIABLE
 from tests.support.translations import lost, options, refused
 

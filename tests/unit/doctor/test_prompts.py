@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from proxy.codec.json_access import as_text, objects_in
-from proxy.codec.json_text import JsonObject
 from proxy.doctor.asking import Asker
 from proxy.doctor.prompts import APPLY_TEMPLATE, Fate, Prompt, Prompts, PromptSource
+from proxy.json import JsonObject, as_text, objects_in
 from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from tests.support.model_server import refusal as error
 from tests.support.socketless import Made, Socketless

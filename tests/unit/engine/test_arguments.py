@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import JsonObject
 from proxy.engine.arguments import Arguments, Policy, Where, policy_of
+from proxy.json import JsonObject
 from proxy.limits import MAX_DEPTH
+from proxy.notations.toolset import Tool, ToolSet
+from proxy.notations.validator import same
 from proxy.repair import policy as rules
 from proxy.repair.repairer import Repairer
-from proxy.tools.toolset import Tool, ToolSet
-from proxy.tools.validator import same
 from tests.support.helpers import all_cuts, function, offered
 from tests.support.work import over_soon
 

@@ -23,7 +23,7 @@ from proxy.engine.events import (
 from proxy.engine.reading import read_choice
 from proxy.engine.task import Task
 from proxy.errors import UnreadableReply, UpstreamBroken, UpstreamRefused
-from proxy.tools.toolset import ToolSet
+from proxy.notations.toolset import ToolSet
 from tests.support.helpers import (
     RECORDINGS,
     SEED,

@@ -9,10 +9,10 @@ from typing import get_args
 
 import pytest
 
-from proxy.audit_record import Repair
-from proxy.codec.json_text import Json, dump_json, load_chunk, load_json
 from proxy.engine import events
 from proxy.engine.events import Chunk, Event, Text
+from proxy.json import Json, dump_json, load_chunk, load_json
+from proxy.repair.record import Repair
 
 LOADED: list[tuple[str, Json]] = [
     ("{}", {}),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json, JsonObject
 from proxy.engine.engine import says_usage, with_thought_tokens
 from proxy.engine.events import CallArguments, CallOpened, Chunk, Finished, Reasoning, Text, Usage
 from proxy.engine.reading import CallDelta, read_choice
 from proxy.engine.whole_messages import events_of
 from proxy.errors import UnreadableReply
+from proxy.json import Json, JsonObject
 from tests.support.helpers import calls, chunk, delta, piece, says
 
 

@@ -7,8 +7,8 @@ import pytest
 from proxy.engine.task import NewIds, Task
 from proxy.notations.front import Reader
 from proxy.notations.thoughts import Thoughts
+from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import IdStyle, Policy
-from proxy.tools.toolset import ToolSet
 from tests.support.helpers import OFFERED, SEED, offered
 
 NAME = OFFERED[0]["function"]["name"]

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions
@@ -21,6 +20,7 @@ from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
 from proxy.healing.families import FAMILIES, Family
+from proxy.json import JsonObject
 from proxy.notations.thoughts import THINK, Section, Thoughts
 from tests.support.each_case import each_case
 from tests.support.helpers import (

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.chat.request import read_chat
 from proxy.engine.events import Chunk, Event, Finished, Reasoning, Text
 from proxy.exchange.plan import SILENT, Why, reasons_to_ask_again
 from proxy.exchange.second_try import summed
+from proxy.json import JsonObject
 from tests.unit.exchange.test_reply_content import STOP, said
 
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.healing.families import FAMILIES, NAMES, Family, Opens, Shown, family_of
 from proxy.healing.reasoning import is_on, thoughts_of
 from proxy.healing.switches import switched
+from proxy.json import JsonObject
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case

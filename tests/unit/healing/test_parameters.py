@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Rules, entry_with, parse_rules
 from proxy.healing.families import family_of
 from proxy.healing.heal import ALL, HealPlan, heal_request
 from proxy.healing.parameters import KEPT, cut
+from proxy.json import JsonObject
 from tests.healing.shapes import tool, user
 
 MODEL = """

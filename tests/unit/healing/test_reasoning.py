@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json, JsonObject
 from proxy.healing.families import FAMILIES, Efforts, Family, Opens, Prompt, Switch, family_of
 from proxy.healing.reasoning import ThinkingRules, field_back, given_back, is_on, think, thought_of, thoughts_of
+from proxy.json import Json, JsonObject
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import render
 from tests.unit.healing.test_families import TEMPLATES, known, needed

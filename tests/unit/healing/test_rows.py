@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.healing.conversation import traits_of
 from proxy.healing.heal import HEALINGS, IDS, heal
+from proxy.json import JsonObject
 from tests.healing.shapes import call, calls, result, tool
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("rows.jsonl").read_text("utf-8").splitlines()]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject, dump_json
 from proxy.healing.families import FAMILIES, family_of
 from proxy.healing.switches import SUFFIXES, effort_words, switched
+from proxy.json import JsonObject, dump_json
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
 _ON = {"enable_thinking": True}

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import JsonObject
 from proxy.healing.conversation import traits_of
 from proxy.healing.families import FAMILIES
 from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request, in_force
+from proxy.json import JsonObject
 from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
 

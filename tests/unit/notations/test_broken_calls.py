@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallClosed, Chunk, Event, Text, Unchanged
 from proxy.engine.task import Task
-from proxy.tools.toolset import Tool, ToolSet
+from proxy.json import JsonObject
+from proxy.notations.toolset import Tool, ToolSet
 from tests.support.helpers import all_cuts
 
 SCHEMA: JsonObject = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from proxy.tools.toolset import ToolSet, read_tools
+from proxy.notations.toolset import ToolSet, read_tools
 from tests.support.notations_reading import SIZES, Read, read, repaired
 from tests.support.shared import SHARED, VARIABLE
 

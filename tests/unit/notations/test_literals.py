@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.notations.literals import MAX_DEPTH, Literals, literal, typed
+from proxy.notations.schema import Schema, compile_schema, or_anything, type_of
 from proxy.notations.source import NoCall, Source
-from proxy.tools.schema import Schema, compile_schema, or_anything, type_of
 from tests.support.work import over_soon
 
 READ: dict[str, tuple[str, Any]] = {

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject
 from proxy.limits import MAX_HELD
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader

@@ -13,18 +13,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from proxy.codec.json_text import dump
+from proxy.json import dump
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.notations.reply import Channel
+from proxy.notations.schema import compile_schema
 from proxy.notations.stream import Piece
 from proxy.notations.thoughts import Mark, Thoughts
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.arguments import read_arguments
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repairer
 from proxy.repair.schema_fixes import FIXES, apply_fixes
-from proxy.tools.schema import compile_schema
-from proxy.tools.toolset import Tool, ToolSet
 from tests.support.each_case import each_case
 
 ROWS = Path(__file__).parent / "rows"

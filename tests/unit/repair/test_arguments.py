@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject
 from proxy.limits import MAX_DEPTH
+from proxy.notations.schema import compile_schema
 from proxy.repair.arguments import FORMS, Form, may_go_on, objects_in, read_arguments, read_call
-from proxy.tools.schema import compile_schema
 from tests.support.helpers import function, offered
 from tests.support.random_schemas import KEYS, VALUES
 

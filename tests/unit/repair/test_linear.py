@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
+from proxy.json import JsonObject
+from proxy.notations.schema import compile_schema
 from proxy.repair.arguments import read_arguments
-from proxy.tools.schema import compile_schema
 from tests.failures.test_failures_damage import TOOLS
 from tests.support.helpers import new_scanner, offered, scan
 from tests.support.json_wrappers import WRAPPERS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.notations.toolset import ToolSet
 from proxy.repair.repairer import inferred
-from proxy.tools.toolset import ToolSet
 from tests.support.helpers import function, offered
 
 TEXT = {"type": "string"}

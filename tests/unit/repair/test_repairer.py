@@ -13,15 +13,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import JsonObject
 from proxy.engine.events import Failed
+from proxy.json import JsonObject
+from proxy.notations.schema import compile_schema
+from proxy.notations.toolset import ToolSet, read_tools
+from proxy.notations.validator import violations
 from proxy.repair.arguments import FORMS
 from proxy.repair.policy import Policy, ToolRule
 from proxy.repair.repairer import Repairer
 from proxy.repair.schema_fixes import FIXES
-from proxy.tools.schema import compile_schema
-from proxy.tools.toolset import ToolSet, read_tools
-from proxy.tools.validator import violations
 from tests.support.helpers import all_cuts, calls, ends, new_engine, offered, piece, run, view
 from tests.support.random_schemas import TOOLS, Kind, repaired, validator
 from tests.support.work import over_soon

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.policy import (
     MAX_PLACES,
     Action,
@@ -21,7 +22,6 @@ from proxy.repair.policy import (
     rules_for,
     touched,
 )
-from proxy.tools.toolset import Tool, ToolSet
 from tests.support.work import over_soon
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import Json, JsonObject
+from proxy.json import Json, JsonObject
+from proxy.notations.schema import compile_schema
+from proxy.notations.validator import Validator, violations
 from proxy.repair.schema_fixes import FIXES, Fix, apply_fixes
-from proxy.tools.schema import compile_schema
-from proxy.tools.validator import Validator, violations
 from tests.support.random_schemas import KINDS, TEXTS, VALUES, Kind
 
 

@@ -10,8 +10,8 @@ import pytest
 from proxy.config.api_keys import Keys
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest
+from proxy.server.snapshot import Snapshot, make_snapshot
 from proxy.web.admission import check_target
-from proxy.worker.snapshot import Snapshot, make_snapshot
 from tests.support.worker_state import read_rules
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from proxy.activity.activity import Activity
-from proxy.activity.recording import Recording
-from proxy.activity.ring import Record
-from proxy.audit_record import Repair
 from proxy.config.settings import Settings
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Why
+from proxy.exchange.recording import Recording
+from proxy.repair.record import Repair
+from proxy.server.activity import Activity
+from proxy.server.ring import Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
 from proxy.web.record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from proxy.codec.json_text import JsonObject
 from proxy.config.rules import Rules, parse_rules
 from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.responses.request import translate as of_responses
 from proxy.dialects.translation import ModelOptions
 from proxy.healing.families import family_of
+from proxy.json import JsonObject
 from proxy.web.thinking import switch_of, with_thinking
 from tests.support.rows import rows
 

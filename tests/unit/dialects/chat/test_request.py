@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from proxy.codec.json_text import Json, JsonObject
 from proxy.dialects.chat.request import (
     ChatRequest,
     KnownFields,
@@ -19,6 +18,7 @@ from proxy.dialects.chat.request import (
     made_calls,
     read_chat,
 )
+from proxy.json import Json, JsonObject
 
 RUN: dict[str, Any] = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
 READ: dict[str, Any] = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}

@@ -13,9 +13,9 @@ from anthropic.pagination import SyncPage
 from anthropic.types import ModelInfo
 from anthropic.types.beta import BetaModelInfo
 
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.errors import BadRequest
+from proxy.json import JsonObject
 from proxy.upstream.model_list import ModelCard
 
 CARDS = tuple(ModelCard(f"m{number}") for number in range(5))

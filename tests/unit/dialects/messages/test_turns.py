@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.codec.json_text import dump_request
+from proxy.json import dump_request
 from tests.support.helpers import function, new_scanner, offered, scan
 from tests.support.messages_ask import (
     PICTURE,

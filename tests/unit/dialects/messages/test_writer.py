@@ -35,7 +35,7 @@ from proxy.errors import (
     UpstreamUnreachable,
 )
 from proxy.exchange.reply_stream import StreamReply
-from proxy.tools.toolset import read_tools
+from proxy.notations.toolset import read_tools
 from tests.support.messages_checker import ERROR_TYPES, check_error, check_stream
 from tests.support.messages_client import HERMES, INPUT
 from tests.support.scripted import (

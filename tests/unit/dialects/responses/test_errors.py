@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.responses.errors import error_body, error_code, error_status, failure
 from proxy.errors import BadRequest, InternalError, ProxyError, Unavailable, UpstreamBroken, UpstreamRefused, refusal
+from proxy.json import JsonObject
 
 JINJA = "While executing CallExpression at line 9: Error: Jinja Exception: Conversation roles must alternate"
 # As servers that follow OpenAI say it; the words are their own.

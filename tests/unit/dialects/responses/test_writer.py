@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from proxy.codec.json_text import JsonObject
 from proxy.dialects.responses.errors import error_code
 from proxy.dialects.responses.output import Progress
 from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
 from proxy.engine.events import CallArguments, CallOpened, Event, Failed, Finished, Reasoning, Text
 from proxy.errors import ContextFull, UpstreamBroken
+from proxy.json import JsonObject
 from tests.support.responses_checker import check_response, check_stream, events, text_of
 from tests.support.responses_view import options
 

@@ -1,1 +1,0 @@
-"""Text and bytes: JSON, the literals of models, server-sent events, secrets."""

@@ -1,0 +1,256 @@
+"""The tools of a request, and the spellings of their names and keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+
+from proxy.json import Json, JsonObject, as_list, as_object, dump_json
+from proxy.notations.schema import Schema, compile_schema, or_anything, type_of
+
+_MAX_NAME = 256
+_MAX_ANSWERS = 256
+# Text that models and servers add around a name (F8, F11, F36): namespaces, counters, left-over tokens.
+_PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
+_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+# Kimi's id with separators changed by a server: `functions_read_2` (F8).
+_UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
+# Markup that sticks to keys.
+_TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
+_PIECE = re.compile(r"</?[|｜\w]*(?:arg_key|arg_value|parameter)\b")
+_KEY_SEPARATORS = str.maketrans("", "", "-_")
+# Names that every server accepts: 64 letters, digits, `_` and `-`.
+_LONGEST_NAME = 64
+_DIGEST = 8
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One offered function: its exact name and the JSON Schema of its parameters."""
+
+    name: str
+    schema: JsonObject
+    _compiled: list[Schema] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def compiled(self) -> Schema:
+        """The schema, compiled on first use."""
+        if not self._compiled:
+            self._compiled.append(compile_schema(self.schema))
+        return self._compiled[0]
+
+    @property
+    def properties(self) -> JsonObject:
+        """The declared parameters; empty if the schema declares none."""
+        return as_object(self.schema.get("properties"))
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the required parameters."""
+        names = as_list(self.schema.get("required"))
+        return frozenset(name for name in names if isinstance(name, str))
+
+    def parameter(self, name: str) -> Schema:
+        """Return the schema of a parameter's value; an undeclared parameter allows anything."""
+        return or_anything(self.compiled.properties.get(name))
+
+    def meant(self, name: str, given: Iterable[str] = ()) -> str:
+        """Return the parameter that `name` misspells, unless it is already given; otherwise `name`.
+
+        Raw text is typed by the schema before its key is repaired.
+        """
+        if name in self.properties:
+            return name
+        return respelled(name, self.properties.keys() - set(given)) or name
+
+    def is_text(self, name: str) -> bool:
+        """Return whether parameter `name` can only be a string."""
+        return self.parameter(name).types == {"string"}
+
+    def accepts(self, names: Iterable[str]) -> bool:
+        """Return whether every name is declared and every required one is given (contract C3, weak evidence)."""
+        given = set(names)
+        return given <= self.properties.keys() and self.required <= given
+
+    def tolerates(self, values: JsonObject) -> bool:
+        """Return whether all required names are given, with at most one undeclared name that the schema allows."""
+        more = values.keys() - self.properties.keys()
+        if not self.required <= values.keys() or len(more) > 1:
+            return False
+        return all(self._allows_more(values[name]) for name in more)
+
+    def _allows_more(self, value: Json) -> bool:
+        """Return whether the schema allows this value under an undeclared key."""
+        for part in self.compiled.all_parts():
+            if any(part.source.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
+                return False
+            if part.others is not None and type_of(value) not in part.others.types:
+                return False
+        return True
+
+
+class ToolSet:
+    """All tools of one request, by name.
+
+    `resolve` maps a name from the model to the tool it means, or to None. It compares in the following order, and stops
+    at the first step that exactly one tool passes (contract C3, F36): exact; known prefix, suffix or token residue
+    stripped; Kimi's id with underscores (F8); repeated name (F39); letter case; `-`, `_` and `.`. It never guesses by
+    similarity. `listed` is the request's own list of tools.
+    """
+
+    def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:
+        self.listed = listed
+        self._exact = {tool.name: tool for tool in tools}
+        self._answers: dict[str, Tool | None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._exact)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._exact.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names in the request's spelling."""
+        return tuple(self._exact)
+
+    def split(self, text: str) -> tuple[Tool, str] | None:
+        """Return the longest-named tool that starts a text, and the rest, which must be one of its properties (F7)."""
+        for name in sorted(self._exact, key=len, reverse=True):
+            rest = text.removeprefix(name)
+            if rest != text and rest in self._exact[name].properties:
+                return self._exact[name], rest
+        return None
+
+    def begun(self, text: str) -> Tool | None:
+        """Return the tool with the longest name that starts a text."""
+        return max((tool for tool in self if text.startswith(tool.name)), key=lambda tool: len(tool.name), default=None)
+
+    def resolve(self, name: str) -> Tool | None:
+        """Return the offered tool that `name` means, or None if there is none or more than one."""
+        tool = self._exact.get(name)
+        if tool is not None or len(name) > _MAX_NAME:
+            return tool
+        if name in self._answers:
+            return self._answers[name]
+        answer = self._resolve_respelled(name)
+        if len(self._answers) < _MAX_ANSWERS:
+            self._answers[name] = answer
+        return answer
+
+    def _resolve_respelled(self, name: str) -> Tool | None:
+        bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
+        short = self._by_spelling[0].get(bare, [])
+        if bare in self._exact or len(short) == 1:
+            return self._exact.get(bare) or short[0]
+        if (kimi := _UNDERSCORED.match(bare)) and kimi["bare"] in self._exact:
+            # Unless a part of it is a name, too.
+            others = {bare.rpartition("_")[0], bare.removeprefix("functions_")}
+            if not self._exact.keys() & others:
+                return self._exact[kimi["bare"]]
+        repeated = [tool for tool in self if _says_again(bare, tool.name)]
+        if len(repeated) == 1:
+            return repeated[0]
+        for tools, spelled in zip(self._by_spelling[1:], (bare.casefold(), _separators(bare)), strict=True):
+            if alike := tools.get(spelled):
+                return alike[0] if len(alike) == 1 else None
+        return None
+
+    @cached_property
+    def _by_spelling(self) -> list[dict[str, list[Tool]]]:
+        """The tools by their short names, by case-folded names, and by names without separators."""
+        tables: list[dict[str, list[Tool]]] = [{}, {}, {}]
+        for tool in self:
+            for table, spell in zip(tables, (short_name, str.casefold, _separators), strict=True):
+                table.setdefault(spell(tool.name), []).append(tool)
+        return tables
+
+
+def _says_again(text: str, name: str) -> bool:
+    """Return whether a text only repeats a name: `readread`, `read.read`."""
+    if not text.startswith(name):
+        return False
+    glued = name * max(2, len(text) // len(name))
+    dotted = ".".join([name] * max(2, (len(text) + 1) // (len(name) + 1)))
+    return text in (glued, dotted)
+
+
+def _separators(name: str) -> str:
+    return name.casefold().translate(_NO_SEPARATORS)
+
+
+_NO_SEPARATORS = str.maketrans("", "", "-_.")
+
+
+# Compiled tools by the digest of their bytes: an agent offers the same ones with every request.
+_known: dict[bytes, ToolSet] = {}
+MAX_KNOWN = 32
+MAX_KEPT = 256 * 1024
+
+
+def read_tools(tools: Json) -> ToolSet:
+    """Read the tools of a chat-completions request body; entries other than functions are skipped."""
+    if not tools:
+        return ToolSet(())
+    data = dump_json(tools)
+    digest = blake2b(data, digest_size=16).digest()
+    found = _known.get(digest)
+    if found is None:
+        found = ToolSet(_functions(tools), tools)
+        for oldest in [*_known][: max(0, len(_known) - MAX_KNOWN + 1)]:
+            _known.pop(oldest, None)
+        if len(data) <= MAX_KEPT:
+            _known[digest] = found
+    return found
+
+
+def _functions(tools: Json) -> Iterator[Tool]:
+    for entry in as_list(tools):
+        function = as_object(as_object(entry).get("function"))
+        name = function.get("name")
+        if isinstance(name, str) and name:
+            yield Tool(name, as_object(function.get("parameters")))
+
+
+def without_markup(key: str) -> str:
+    """Return the key without the markup and quotation marks around it."""
+    bare = _TAG.sub("", key).strip(" \t\r\n\"'\\<>")
+    return bare.removeprefix("parameter=").removeprefix("parameter name=").strip("\"'")
+
+
+def is_torn(key: str, value: object) -> bool:
+    """Return whether a server split a key and its value at the wrong place: both contain pieces of their tags.
+
+    {"path<arg_key": "limit</arg_key><arg_value>5"}
+    """
+    return ("<" in key or ">" in key) and isinstance(value, str) and bool(_PIECE.search(value))
+
+
+def fold(name: str) -> str:
+    """Return the key without letter case and separators."""
+    return name.casefold().translate(_KEY_SEPARATORS)
+
+
+def respelled(key: str, names: Iterable[str]) -> str | None:
+    """Return the name, out of these, that a key misspells."""
+    free = list(names)
+    bare = without_markup(key)
+    if bare in free:
+        return bare
+    alike = [name for name in free if fold(name) == fold(key)]
+    if len(alike) == 1:
+        return alike[0]
+    return None
+
+
+def short_name(name: str) -> str:
+    """Return the tool's upstream name: unchanged if short and plain, else shortened with a distinct digest."""
+    plain = _FORBIDDEN.sub("_", name)
+    if plain == name and len(name) <= _LONGEST_NAME:
+        return name
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
+    return f"{plain[: _LONGEST_NAME - _DIGEST - 1]}_{digest}"

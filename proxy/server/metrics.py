@@ -1,0 +1,355 @@
+"""A worker's metrics, and the text of `/metrics` for all workers.
+
+prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode). So
+counters never decrease when a worker is replaced. A new worker adds up the files of ended ones. The folder is
+PROMETHEUS_MULTIPROC_DIR, which prometheus-client reads at its import; gunicorn_conf.py sets it. Without that folder the
+numbers are those of this process.
+
+The number of names that clients or rules choose is limited; the rest are counted as `other`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import logging
+import mmap
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, values
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from proxy import __version__
+from proxy.config.load import environment
+from proxy.display import printable
+from proxy.errors import UpstreamError
+from proxy.exchange.outcome import Outcome
+from proxy.secrets import masked
+from proxy.server.audit_log import total
+from proxy.server.private_file import lock_within, open_private
+
+log = logging.getLogger("proxy")
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+# Per worker: names of models, and names of fixes and of reasons each. Then the bytes of one name.
+MAX_MODELS = 100
+MAX_NAMES = 256
+MAX_NAME = 100
+OTHER = "other"
+PREFIX = "tool_proxy_"
+# Bytes of a new file, which doubles as it fills.
+_FIRST_BYTES = 8 * 1024
+# Bytes of an entry in addition to its key: the length, two numbers, and padding.
+_ENTRY_BYTES = 32
+# Seconds to wait for a worker that adds up files.
+_PATIENCE = 5.0
+_FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+# Each metric with its labels and its help text. docs/operations.md has the same names.
+COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "requests": (("dialect", "model", "status"), "Requests that have ended."),
+    "calls": (("model", "how", "notation"), "Tool calls that were sent, by how the model server gave them."),
+    "invalid_calls": (("model",), "Tool calls that were sent although their tool's schema refuses their arguments."),
+    "cut_calls": (("model",), "Tool calls that the token limit cut."),
+    "repairs": (("model", "fix"), "Repairs by the id of the fix."),
+    "refusals": (("model", "reason"), "Texts that looked like a tool call and were rejected."),
+    "tokens": (("model", "kind"), "Tokens by the usage that model servers report."),
+    "empty_calls": ((), "Tool calls that were sent without arguments although their tool requires some."),
+    "second_tries": (("why",), "Requests that were sent again: their reply said nothing, or broke a call."),
+    "heartbeats": ((), "Heartbeats sent to clients."),
+    "disconnects": (("when",), "Clients that left before their answer was complete."),
+    "upstream_errors": (("kind",), "Requests that failed at the model server."),
+    "audit_lost": ((), "Answers whose repairs could not be written to the audit file."),
+    "captures": (("what",), "Captures that were written, removed at the limits of their folder, or lost."),
+    "activity_lost": ((), "Requests that the live page does not show."),
+    "denied": (("reason",), "Requests that were rejected for their key."),
+}
+HISTOGRAMS: Mapping[str, tuple[tuple[float, ...], str]] = {
+    "request_duration_seconds": (
+        (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800),
+        "From the first byte of a request to the last of its answer.",
+    ),
+    "time_to_first_byte_seconds": (
+        (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
+        "From the first byte of a request to the first of its answer.",
+    ),
+    "upstream_first_event_seconds": (_FIRST, "From sending a request upstream to the first event of its stream."),
+    "added_first_event_seconds": (_FIRST, "What the proxy added to the time until a client's first event."),
+}
+# Metrics that are computed at each scrape.
+_NOW = """# HELP tool_proxy_info The release that answers.
+# TYPE tool_proxy_info gauge
+tool_proxy_info{{version="{version}"}} 1.0
+# HELP tool_proxy_rules_in_force 1 if the rules file that was read last is in force, else 0.
+# TYPE tool_proxy_rules_in_force gauge
+tool_proxy_rules_in_force {rules_in_force:.1f}
+# HELP tool_proxy_log_lost_total Lines of the log that were lost because its reader was too slow.
+# TYPE tool_proxy_log_lost_total counter
+tool_proxy_log_lost_total {log_lost:.1f}
+"""
+
+
+def upstream_kind(error: BaseException | None) -> str:
+    """Return the kind of an upstream failure, or "" for any other error."""
+    return error.failure if isinstance(error, UpstreamError) else ""
+
+
+class MetricsFile(MmapedDict):
+    """A prometheus-client file with its disk blocks allocated, so that a full disk cannot kill a worker.
+
+    prometheus-client maps a sparse file into memory. If the disk is full, writing to it raises SIGBUS, which ends the
+    process. If the blocks cannot be allocated, the worker counts in memory, and `/metrics` lacks its numbers
+    (`is_lost`).
+    """
+
+    is_lost = False
+
+    def __init__(self, filename: str, read_mode: bool = False) -> None:
+        try:
+            with open(filename, "ab") as file:
+                os.posix_fallocate(file.fileno(), 0, max(_FIRST_BYTES, file.tell()))
+        except OSError as error:
+            self._lose(filename, error)
+            # An empty file could not be read.
+            with contextlib.suppress(OSError):
+                os.unlink(filename)
+            with open(os.memfd_create("metrics"), "rb") as memory:
+                super().__init__(f"/proc/self/fd/{memory.fileno()}", read_mode)  # type: ignore[no-untyped-call]
+            return
+        super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+
+    def _init_value(self, key: str) -> None:
+        if self._used + len(key.encode()) + _ENTRY_BYTES > self._capacity:
+            try:
+                os.posix_fallocate(self._f.fileno(), 0, 2 * self._capacity)
+            except OSError as error:
+                self._lose(self._fname, error)
+                memory = open(os.memfd_create("metrics"), "r+b")  # noqa: SIM115
+                memory.write(self._m[:])
+                memory.flush()
+                self._f.close()
+                self._f, self._m = memory, mmap.mmap(memory.fileno(), self._capacity)
+        super()._init_value(key)  # type: ignore[no-untyped-call]
+
+    def _lose(self, filename: str, error: OSError) -> None:
+        self.is_lost = True
+        log.error("%s cannot be written (%s): /metrics lacks this worker's counts", filename, error.strerror)
+
+
+class Metrics:
+    """The metrics of one worker."""
+
+    def __init__(self) -> None:
+        values.MmapedDict = MetricsFile  # type: ignore[attr-defined]
+        own = self._own = CollectorRegistry()
+        self._folder = environment().get("PROMETHEUS_MULTIPROC_DIR", "")
+        self._broken: set[str] = set()
+        if self._folder:
+            try:
+                with self._locked() as locked:
+                    if locked:
+                        self._add_up_ended()
+            except Exception:  # a worker that cannot start stops the master
+                log.exception("the counts of ended workers cannot be added up")
+        self._counters = {
+            name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
+        }
+        self._histograms = {
+            name: Histogram(PREFIX + name, text, ("dialect",), registry=own, buckets=bounds)
+            for name, (bounds, text) in HISTOGRAMS.items()
+        }
+        streams = f"{PREFIX}active_streams"
+        self.streams = Gauge(streams, "Running streams in all workers.", registry=own, multiprocess_mode="livesum")
+        self._known: dict[str, set[str]] = {}
+        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
+
+    def add(self, name: str, number: float, *labels: str) -> None:
+        """Add to a counter. Adding 0 creates no series."""
+        if number:
+            self._child(self._counters[name], labels).inc(number)
+
+    def _child(self, metric: Any, labels: tuple[str, ...]) -> Any:
+        """Return the series of a metric with these labels; prometheus-client takes long to look one up."""
+        key = metric, labels
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = metric.labels(*labels) if labels else metric
+        return child
+
+    def count(
+        self,
+        outcome: Outcome,
+        *,
+        dialect: str,
+        status: int,
+        seconds: float,
+        first_byte: float | None = None,
+        model: str = "",
+        when: str = "",
+        denied: str = "",
+    ) -> None:
+        """Count a request that has ended.
+
+        `first_byte` is None if nothing was sent, and `model` is "" if the request names none. `when` says when the
+        client left, and `denied` why its key was rejected; each is "" otherwise.
+        """
+        add, model = self.add, self._model(model, status)
+        add("requests", 1, dialect, model, str(status))
+        for notation, number in outcome.notations.items():
+            add("calls", number, model, "text", notation)
+        add("calls", max(0, outcome.calls - sum(outcome.notations.values())), model, "structured", "")
+        add("invalid_calls", outcome.invalid, model)
+        add("cut_calls", outcome.cut, model)
+        for name, numbers in (("repairs", total(outcome.audit)), ("refusals", outcome.refusals)):
+            for word, number in numbers.items():
+                add(name, number, model, self._label(name, word, MAX_NAMES))
+        for kind, number in outcome.tokens.items():
+            add("tokens", number, model, kind)
+        add("empty_calls", outcome.empty_calls)
+        add("heartbeats", outcome.heartbeats)
+        again = "" if outcome.again is None else outcome.again.name.lower()
+        words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "second_tries": again}
+        for name, word in {**words, "denied": denied}.items():
+            add(name, bool(word), word)
+        times = {"request_duration_seconds": seconds, "time_to_first_byte_seconds": first_byte}
+        if first_byte is not None and outcome.first_event is not None:
+            times["upstream_first_event_seconds"] = outcome.first_event
+            times["added_first_event_seconds"] = max(0.0, first_byte - outcome.first_event)
+        for name, took in times.items():
+            if took is not None:
+                self._child(self._histograms[name], (dialect,)).observe(took)
+
+    def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
+        """Return the text for `/metrics`.
+
+        Only the `models` that a server lists get a label: any other name may be a misplaced key.
+        """
+        now = _NOW.format(version=__version__, rules_in_force=rules_in_force, log_lost=log_lost)
+        listed = {"", OTHER, *map(label_of, models)}
+        counted: Any = SimpleNamespace(collect=lambda: _of_listed(self._collect(), listed))
+        return now.encode() + generate_latest(counted)
+
+    def numbers(self) -> dict[str, dict[str, int]]:
+        """Return the counters of all workers, by fix, by reason or in total: `{"repairs": {"closers": 2}, ...}`."""
+        found: dict[str, dict[str, int]] = {name: {} for name in COUNTERS}
+        for metric in self._collect():
+            numbers = found.get(metric.name.removeprefix(PREFIX), {})
+            for sample in metric.samples:
+                if sample.name.endswith("_total"):
+                    word = sample.labels.get("fix") or sample.labels.get("reason", "")
+                    numbers[word] = numbers.get(word, 0) + int(sample.value)
+        return found
+
+    def _collect(self) -> list[Metric]:
+        """Return the metrics of all workers."""
+        if not self._folder:
+            return [*self._own.collect()]
+        with self._locked():
+            files = filter(self._entries, glob.iglob(os.path.join(glob.escape(self._folder), "*.db")))
+            return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[bool]:
+        """Lock out other workers that would add up files, and yield whether that worked."""
+        with contextlib.ExitStack() as opened:
+            locked = False
+            with contextlib.suppress(OSError):
+                file = open_private(os.path.join(self._folder, "lock"), os.O_RDWR)
+                opened.callback(os.close, file)
+                lock_within(file, _PATIENCE)
+                locked = True
+            yield locked
+
+    def _entries(self, path: str) -> list[tuple[str, float]]:
+        """Return the counters in a file; none if it is just being created, or cannot be read."""
+        try:
+            if os.path.getsize(path) == 0:
+                return []
+            entries = MmapedDict.read_all_values_from_file(path)  # type: ignore[no-untyped-call]
+            return [(key, value) for key, value, *_ in entries if json.loads(key)]
+        except FileNotFoundError:  # its worker has ended
+            return []
+        except Exception:  # prometheus-client documents no exceptions, and a file may hold anything
+            if path not in self._broken:
+                log.error("%s cannot be read: /metrics lacks its counts", path)
+            self._broken.add(path)
+            return []
+
+    def _add_up_ended(self) -> None:
+        """Add the counts of workers that have ended to one file of each kind; only while `_locked`."""
+        for kind in ("counter", "histogram"):
+            paths = glob.glob(os.path.join(glob.escape(self._folder), f"{kind}_[0-9]*.db"))
+            if not (ended := [*filter(_has_ended, paths)]):
+                continue
+            all_ended = os.path.join(self._folder, f"{kind}_ended.db")
+            new = f"{all_ended}.new"
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)
+            sums: dict[str, float] = {}
+            for key, value in chain.from_iterable(map(self._entries, (all_ended, *ended))):
+                sums[key] = sums.get(key, 0.0) + value
+            with contextlib.closing(MetricsFile(new)) as file:
+                for key, value in sums.items():
+                    file.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]
+                if file.is_lost:
+                    continue
+            # Remove first: a worker that is killed here loses counts, but never counts them twice.
+            for path in ended:
+                os.unlink(path)
+            os.rename(new, all_ended)
+
+    def _model(self, model: str, status: int) -> str:
+        """Return the model's label. A name gets its own once the model server accepts it: clients may invent names."""
+        if model and status >= 400 and label_of(model) not in self._known.get("models", ()):
+            return OTHER
+        return self._label("models", model, MAX_MODELS) if model else ""
+
+    def _label(self, group: str, name: str, most: int) -> str:
+        known, label = self._known.setdefault(group, set()), label_of(name)
+        if label not in known and len(known) < most:
+            known.add(label)
+        return label if label in known else OTHER
+
+
+def _has_ended(path: str) -> bool:
+    """Return whether the worker that wrote this file has ended."""
+    try:
+        os.kill(int(path.rpartition("_")[2].removesuffix(".db")), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # another user's process has its id now
+        pass
+    return False
+
+
+def label_of(name: str) -> str:
+    """Return a name as a label: short, on one line, and without anything that looks like a key."""
+    return _short_label(name[:MAX_NAME])
+
+
+@lru_cache(maxsize=512)
+def _short_label(name: str) -> str:
+    return masked(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
+
+
+def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:
+    """Yield the metrics, with all unlisted models added up under one label."""
+    for metric in sorted(metrics, key=lambda each: each.name):
+        sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+        for sample in metric.samples:
+            labels = dict(sample.labels)
+            if labels.get("model", "") not in listed:
+                labels["model"] = OTHER
+            key = sample.name, tuple(labels.items())
+            sums[key] = sums.get(key, 0.0) + sample.value
+        metric.samples = []
+        for (name, pairs), value in sums.items():
+            metric.add_sample(name, dict(pairs), value)
+        yield metric

@@ -1,1 +1,0 @@
-"""The tools that a request offers, and their JSON Schemas."""

@@ -1,1 +1,0 @@
-"""A worker's state and records: reload, shared file, metrics, audit, log."""

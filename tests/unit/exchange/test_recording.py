@@ -1,0 +1,43 @@
+"""What is kept of what was said: the first bytes of each side, however they are cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.exchange import recording
+from proxy.exchange.recording import Excerpt, Recording
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "MAX_KEPT", 10)
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_of_more_the_beginning_is_kept(cut: int) -> None:
+    excerpt = in_parts(b"0123456789abc", cut)
+    assert (excerpt.data, excerpt.size, excerpt.cut) == (b"0123456789", 13, True)
+
+
+def in_parts(said: bytes, size: int) -> Excerpt:
+    excerpt = Excerpt()
+    for at in range(0, len(said), size):
+        excerpt.add(said[at : at + size])
+    return excerpt
+
+
+def test_only_so_many_tries_are_kept() -> None:
+    one = Recording(b"asked")
+    for number in range(recording.MAX_TRIES + 2):
+        one.begin_try(b"%d" % number, raw_text=False).note(b"said")
+    assert [each.up.data for each in one.tries] == [b"0", b"1", b"2", b"3"]
+    assert {each.answer.data for each in one.tries} == {b"said"}
+
+
+def test_all_that_is_kept_in_addition_to_the_requests_body_counts() -> None:
+    """It is in the record of what became of it, too."""
+    one = Recording(b"asked")
+    one.sent.add(b"0123456789abc")
+    for answer in (b"said", b"0123456789abc"):
+        one.begin_try(b"up", raw_text=False).note(answer)
+    assert one.size == len(b"0123456789" + 2 * b"up" + b"said" + b"0123456789")

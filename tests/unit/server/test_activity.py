@@ -1,0 +1,160 @@
+"""A worker's activity: one thread writes, nobody waits for it, and what is lost is counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import Unavailable
+from proxy.server import activity as activities
+from proxy.server.activity import Activity
+from proxy.server.ring import ActivityRing, Record
+from proxy.server.shared_file import SharedFile
+from tests.support.scripted import PATIENCE
+
+
+class Told:
+    """How many records were lost, as soon as it is said."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self._changed = threading.Condition()
+
+    def lose(self, count: int) -> None:
+        with self._changed:
+            self.lost += count
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.lost >= count, PATIENCE)
+
+
+class NotedRing(ActivityRing):
+    """A ring that says when something came."""
+
+    def __init__(self) -> None:
+        super().__init__(SharedFile().transaction)
+        self.changed = threading.Condition()
+
+    def add(self, records: Iterable[Record]) -> None:
+        super().add(records)
+        with self.changed:
+            self.changed.notify_all()
+
+    def wait(self, is_there: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(is_there, PATIENCE)
+
+
+@pytest.fixture
+def ring() -> NotedRing:
+    return NotedRing()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def activity(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Activity]:
+    monkeypatch.setattr(activities, "TICK", 0.02)
+    one = Activity(ring, lambda: True, told.lose, gather=0.0)
+    yield one
+    one.close()
+
+
+def names(ring: ActivityRing) -> list[object]:
+    return [summary["id"] for _, summary in ring.newest()]
+
+
+def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
+    path = str(tmp_path / "ring")
+    one = Activity(ActivityRing(SharedFile(path).transaction), lambda: False, told.lose)
+    for number in range(30):
+        one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
+    one.close()
+    ring = ActivityRing(SharedFile(path).transaction)
+    assert names(ring) == [*range(30)] and told.lost == 0
+
+
+def test_what_finds_no_room_is_lost_and_nobody_waits(activity: Activity, ring: NotedRing, told: Told) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Record:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return Record({"id": "slow"})
+
+    activity.keep(slow)
+    assert begun.wait(PATIENCE)
+    for number in range(activities.MAX_WAITING + 7):
+        activity.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
+    assert told.lost == 7
+    go_on.set()
+    ring.wait(lambda: len(names(ring)) == activities.MAX_WAITING + 1)
+
+
+def test_what_waits_is_bounded_in_bytes_until_it_is_written(
+    activity: Activity, ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activities, "MAX_WAITING_BYTES", 100)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Record:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+        return Record({"id": "slow"})
+
+    activity.keep(slow, 60)
+    assert begun.wait(PATIENCE)
+    activity.keep(lambda: Record({"id": "large"}), 1000)
+    activity.keep(lambda: Record({"id": "lost"}), 1)
+    assert told.lost == 1
+    go_on.set()
+    ring.wait(lambda: names(ring) == ["slow", "large"])
+    activity.keep(lambda: Record({"id": "again"}), 1)
+    ring.wait(lambda: names(ring) == ["slow", "large", "again"])
+
+
+def test_a_record_that_cannot_be_made_costs_itself_alone(
+    activity: Activity, ring: NotedRing, told: Told, logged: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> Record:
+        raise ZeroDivisionError
+
+    activity.keep(broken)
+    activity.keep(lambda: Record({"id": "a"}))
+    ring.wait(lambda: names(ring) == ["a"])
+    assert told.lost == 1
+    assert "the record of a request cannot be made" in logged.text
+
+
+def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogCaptureFixture) -> None:
+    one = Activity(ActivityRing(SharedFile("/nowhere/ring").transaction), lambda: False, told.lose, gather=0.0)
+    for count in (1, 2, 3):
+        one.keep(lambda: Record({}))
+        told.wait(count)
+    one.close()
+    assert told.lost == 3
+    assert len([line for line in logged.messages if "the live page lacks these requests" in line]) == 1
+
+
+def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Semaphore(0)
+
+    def fail() -> bool:
+        asked.release()
+        raise Unavailable("the file cannot be used")
+
+    activity = Activity(NotedRing(), fail, Told().lose)
+    activity.begin(lambda: {"id": "a"})
+    try:
+        assert all(asked.acquire(timeout=PATIENCE) for _ in range(2))
+    finally:
+        activity.close()
+    assert caplog.text.count("the file cannot be used") == 1

@@ -1,0 +1,170 @@
+"""How the log is written: text or JSON, a line for each record, that nobody can forge and no key gets into."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.server.logging_setup import (
+    FactsRecord,
+    JsonLines,
+    TextLines,
+    adjust_logging,
+    redact_gunicorn,
+    set_up_logging,
+)
+
+KEY = "sk-0123456789abcdefghij"
+EVIL = [
+    "a\nINFO id=1 status=200",
+    "a\r\nINFO b",
+    "a\x1b[2J\x1b[31mred",
+    "a\x85b\u2028c\u2029d\x0b\x0c",
+    "a\x00\x07\x08\x7f\x9b",
+    "a\u202eevil\u2066",
+    "\ud83d",
+    "a\ufeffb",
+]
+log = logging.getLogger("proxy")
+gunicorn = logging.getLogger("gunicorn.error")
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """The two loggers without handlers and filters, put back as they were."""
+    before = [(each, each.handlers[:], each.filters[:], each.level, each.propagate) for each in (log, gunicorn)]
+    raised = logging.raiseExceptions
+    for each in (log, gunicorn):
+        each.handlers, each.filters = [], []
+    yield
+    for each, handlers, filters, level, propagate in before:
+        each.handlers, each.filters, each.propagate = handlers, filters, propagate
+        each.setLevel(level)
+    logging.raiseExceptions = raised
+
+
+def record(message: str, *args: object, **more: object) -> logging.LogRecord:
+    made = logging.LogRecord("proxy", logging.WARNING, "", 1, message, args, None)
+    made.__dict__.update(more)
+    return made
+
+
+def failed(message: str) -> logging.LogRecord:
+    made = record("it failed")
+    try:
+        raise ValueError(message)
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    return made
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_text_can_begin_a_line_or_move_a_cursor(evil: str) -> None:
+    line = TextLines().format(record("said: %s", evil))
+    assert line.isprintable() and line.isascii() and line.startswith("WARNING said: ")
+    assert JsonLines().format(record("said: %s", evil)).isascii()
+    assert json.loads(JsonLines().format(record("%s", evil)))["message"] == evil
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_traceback_can_either(evil: str) -> None:
+    first, *lines = TextLines().format(failed(evil)).split("\n")
+    assert first == "WARNING it failed" and all(line.startswith("  ") and line.isprintable() for line in lines)
+    line = JsonLines().format(failed(evil))
+    assert line.isascii() and line.isprintable() and evil in json.loads(line)["traceback"]
+
+
+def test_what_looks_like_a_key_is_in_no_line() -> None:
+    for made in (record("%s", f"x {KEY} y"), failed(KEY), record("", event="request", facts={"path": f"/{KEY}"})):
+        for form in (TextLines(), JsonLines()):
+            assert KEY not in form.format(made)
+
+
+def test_json_has_the_facts_by_their_names() -> None:
+    made = record("text", event="request", facts={"id": "r1", "ms": 1.5, "stream": True, "fixes": {"finish": 1}})
+    line = json.loads(JsonLines().format(made))
+    moment = line.pop("time")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", moment)
+    facts = {"id": "r1", "ms": 1.5, "stream": True, "fixes": {"finish": 1}}
+    assert line == {"level": "warning", "event": "request", **facts}
+
+
+@pytest.mark.parametrize("level,number", [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3)])
+def test_the_journal_is_told_the_level_of_each_line(level: str, number: int) -> None:
+    made = failed("x")
+    made.levelname = level
+    lines = TextLines(journal=True).format(made).split("\n")
+    assert len(lines) > 2 and all(line.startswith(f"<{number}>") for line in lines)
+
+
+def test_standard_error_is_the_journal_only_where_systemd_says_so(
+    fresh: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    about = os.fstat(2)
+    for told, expected in ((f"{about.st_dev}:{about.st_ino}", "<6>INFO hello\n"), ("1:2", "INFO hello\n")):
+        monkeypatch.setenv("JOURNAL_STREAM", told)
+        monkeypatch.setattr(sys, "stderr", os.fdopen(os.dup(2), "w"))
+        log.handlers = []
+        set_up_logging()
+        log.info("hello")
+        sys.stderr.close()
+        assert capfd.readouterr().err == expected
+
+
+def test_the_form_can_change_while_it_runs(fresh: None, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
+    log.debug("unseen")
+    log.info("one")
+    adjust_logging(json_lines=True)
+    log.info("two")
+    adjust_logging(json_lines=False)
+    log.info("three")
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert (first, third) == ("INFO one", "INFO three")
+    assert json.loads(second)["message"] == "two"
+
+
+@pytest.mark.parametrize("message", ["id=1 status=200", *EVIL])
+def test_the_line_about_facts_is_that_of_any_other_record(message: str) -> None:
+    facts = {"id": "1", "said": message}
+    made = FactsRecord(logging.WARNING, message, "request", facts)
+    other = record(message, event="request", facts=facts)
+    made.created = other.created
+    for form in (TextLines(), TextLines(journal=True), JsonLines()):
+        assert form.format(made) == form.format(other)
+
+
+@pytest.mark.parametrize(
+    "message,expected",
+    [
+        (f"Invalid request from ip=1.2.3.4: Invalid HTTP Header: 'AUTHORIZATION BEARER {KEY}'", "Invalid HTTP Header"),
+        (f"Invalid request from ip=::1: Invalid HTTP request line: 'GET /?key={KEY}'", "Invalid HTTP request line"),
+        (f"Invalid request from ip=: Unsupported transfer coding: '{KEY}'", "Unsupported transfer coding"),
+        (f"Invalid request from ip=1.2.3.4: {KEY}", ""),
+        ("Worker exiting (pid: %s)", "Worker exiting (pid: %s)"),
+    ],
+)
+def test_gunicorn_quotes_nothing_of_what_it_refuses(message: str, expected: str) -> None:
+    made = record(message)
+    assert redact_gunicorn(made) and made.msg.endswith(expected)
+    assert KEY not in made.getMessage() and "key=" not in made.getMessage()
+
+
+def test_gunicorn_tells_no_query() -> None:
+    made = record("Error handling request %s %s", "GET", f"/v1/models?key={KEY}")
+    assert redact_gunicorn(made) and made.getMessage() == "Error handling request GET /v1/models"
+
+
+def test_gunicorns_own_lines_are_json_too(fresh: None) -> None:
+    stream = io.StringIO()
+    gunicorn.addHandler(logging.StreamHandler(stream))
+    set_up_logging(json_lines=True)
+    gunicorn.warning("Invalid request from ip=1.2.3.4: Invalid HTTP Header: 'x'")
+    assert json.loads(stream.getvalue())["message"] == "Invalid request from ip=1.2.3.4: Invalid HTTP Header"

@@ -1,0 +1,157 @@
+"""The file that the workers share: who may use it, what is refused, and what is counted in it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+import subprocess
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import NotKept, Unavailable
+from proxy.server.shared_file import ResponseStore, SharedFile
+from tests.support.rows import rows
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    return tmp_path / "shared"
+
+
+def take_ten(path: str) -> None:
+    shared = SharedFile(path)
+    for _ in range(10):
+        shared.rate_limit("a", 1000, 7.0)
+
+
+def test_workers_that_start_at_the_same_time_create_one_file(path: Path) -> None:
+    with ProcessPoolExecutor(8, multiprocessing.get_context("forkserver")) as pool:
+        list(pool.map(take_ten, [str(path)] * 8))
+    with SharedFile(str(path)).transaction() as database:
+        assert database.execute("SELECT * FROM seconds").fetchall() == [("a", 7, 80)]
+
+
+def test_only_the_owner_can_read_the_file(path: Path) -> None:
+    """Whatever the umask, and also if the file was there before with another mode."""
+    old = os.umask(0)
+    try:
+        path.touch(0o666)
+        shared = SharedFile(str(path))
+        shared.acquire_slot("a", 100)
+        assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o600}
+    finally:
+        os.umask(old)
+
+
+@rows(__file__, "what,words")
+def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
+    path: Path, what: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client gets the reason without the path; the log has both, once."""
+    other = path.with_name("other")
+    other.write_bytes(b"mine, and not for others to change " * 100)
+    match what:
+        case "symlink":
+            path.symlink_to(other)
+        case "hard link":
+            path.hardlink_to(other)
+        case "symlink at -wal":
+            path.with_name("shared-wal").symlink_to(other)
+        case "hard link at -shm":
+            path.with_name("shared-shm").hardlink_to(other)
+        case "pipe":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "no folder":
+            path = path.with_name("none") / "shared"
+        case "foreign":
+            path.touch()
+            monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    shared = SharedFile(str(path))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=f"the file that the workers share cannot be used: .*{words}") as told:
+            shared.held("a")
+        assert str(path) not in told.value.message
+    with pytest.raises(NotKept, match=f"cannot use the file in which it keeps responses: .*{words}"):
+        ResponseStore(shared, "a").response("resp_1")
+    assert caplog.text.count(f"the workers cannot share {path}: ") == 1
+    assert other.read_bytes() == b"mine, and not for others to change " * 100
+
+
+def test_a_file_that_was_refused_is_used_once_it_is_in_order(path: Path) -> None:
+    shared = SharedFile(str(path))
+    path.mkdir()
+    with pytest.raises(Unavailable):
+        shared.held("a")
+    path.rmdir()
+    assert shared.acquire_slot("a", 100) and shared.held("a") == 1
+
+
+@pytest.mark.parametrize("how", ["no database", "broken pages", "gone"])
+def test_a_broken_file_is_made_again_for_all(path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = SharedFile(str(path)), SharedFile(str(path))
+    for shared in (first, second):
+        shared.acquire_slot("a", 100)
+        shared._disconnect()
+    data = path.read_bytes()
+    match how:
+        case "no database":
+            path.write_bytes(b"no database " * 4096)
+        case "broken pages":
+            path.write_bytes(data[:100] + bytes(at % 251 for at in range(len(data) - 100)))
+        case "gone":
+            path.unlink()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda shared: shared.acquire_slot("a", 100), (first, second)))
+    assert (first.held("a"), second.held("a")) == (2, 2)
+    assert caplog.text.count("it is deleted and created again") == (how != "gone")
+
+
+def test_slots_have_a_limit_over_all_workers_and_those_of_the_dead_are_free(path: Path) -> None:
+    shared = SharedFile(str(path))
+    dead = subprocess.run(["/bin/sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    with shared.transaction() as database:
+        database.executemany("INSERT INTO slots VALUES ('a', ?, 2)", [(int(dead),), (os.getppid(),)])
+    assert shared.acquire_slot("a", 3)
+    assert not shared.acquire_slot("a", 3)
+    assert shared.acquire_slot("b", 3)
+    assert (shared.held("a"), shared.held("b")) == (3, 1)
+    shared.release_slot("a")
+    shared.release_slot("a")
+    assert shared.held("a") == 2
+    with pytest.raises(ZeroDivisionError), shared.transaction() as database:
+        database.execute("DELETE FROM slots")
+        1 / 0  # noqa: B018
+    assert shared.held("a") == 2
+
+
+def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> None:
+    shared, other = SharedFile(str(path)), path.with_name("other")
+    assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
+    path.rename(other)
+    path.mkdir()
+    shared.release_slot("a")
+    path.rmdir()
+    other.rename(path)
+    assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
+
+
+def test_a_minute_is_a_window_that_slides() -> None:
+    shared = SharedFile()
+    assert [shared.rate_limit("a", 3, second) for second in (100.0, 100.9, 130.0)] == [0.0] * 3
+    # 61 seconds: of the one in which a request was counted a part may be over.
+    assert (shared.rate_limit("a", 3, 130.0), shared.rate_limit("a", 3, 160.5)) == (31.0, 1.0)
+    assert shared.rate_limit("b", 3, 130.0) == 0.0
+    assert [shared.rate_limit("a", 3, 161.0) for _ in range(3)] == [0.0, 0.0, 30.0]
+    assert shared.rate_limit("a", 1, 161.0) == 61.0
+
+
+def test_models_that_were_listed_once_stay_up_to_a_limit() -> None:
+    shared = SharedFile()
+    assert shared.listed_models(["a", "b"]) == {"a", "b"}
+    assert shared.listed_models([]) == {"a", "b"}
+    assert len(shared.listed_models(map(str, range(200)))) == 100

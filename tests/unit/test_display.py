@@ -1,0 +1,21 @@
+"""Texts as people are shown them."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.display import cut, printable
+
+
+@pytest.mark.parametrize(("text", "shown"), [("", ""), ("a" * 10, "a" * 10), ("a" * 11, "a" * 7 + "...")])
+def test_a_text_is_cut_to_so_many_characters(text: str, shown: str) -> None:
+    assert cut(text, 10) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("plain é", "plain é"), ("a\nb\tc", "a?b?c"), ("\x1b[31m", "?[31m"), ("\u2028\ud83d", "??"), ("", "")],
+)
+def test_what_cannot_be_printed_is_marked(text: str, shown: str) -> None:
+    assert printable(text, "?") == shown
+    assert printable(text, " ").isprintable()

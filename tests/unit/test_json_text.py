@@ -1,0 +1,198 @@
+"""The table of `json.py`, tried cell by cell: surrogates, huge integers, keys given twice, depth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.json import (
+    Json,
+    canonical,
+    dump,
+    dump_inner,
+    dump_json,
+    dump_request,
+    dump_strict,
+    load_chunk,
+    load_json,
+    load_prefix,
+    load_upstream,
+    read_json,
+)
+
+SURROGATE = "\ud800"
+HUGE = 10**30
+DEEP = "[" * 200_000 + "]" * 200_000
+Reader = Callable[[str], Json]
+
+
+def _load_chunk(text: str) -> Json:
+    return load_chunk(text.encode())[0]
+
+
+def _load_prefix(text: str) -> Json:
+    value, end = load_prefix(text + " and more", 0)
+    assert end == len(text)
+    return value
+
+
+def _load_bytes(text: str) -> Json:
+    return load_json(text.encode())
+
+
+READERS: dict[str, Reader] = {
+    "load_json": load_json,
+    "of bytes": _load_bytes,
+    "load_chunk": _load_chunk,
+    "load_upstream": lambda text: load_upstream(text.encode())[0],
+    "load_prefix": _load_prefix,
+}
+
+
+@pytest.mark.parametrize("name", [*READERS, "read_json"])
+def test_readers_take_lone_surrogates(name: str) -> None:
+    assert {**READERS, "read_json": read_json}[name]('"\\ud800"') == SURROGATE
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_last_of_two_equal_keys_counts(name: str) -> None:
+    assert READERS[name]('{"a": 1, "a": 2}') == {"a": 2}
+
+
+def test_a_calls_arguments_have_no_key_twice() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        read_json('{"a": 1, "a": 2}')
+
+
+@pytest.mark.parametrize("name", [*READERS, "read_json"])
+def test_what_is_nested_beyond_the_stack_is_a_value_error(name: str) -> None:
+    with pytest.raises(ValueError, match="nested too deeply"):
+        {**READERS, "read_json": read_json}[name](DEEP)
+
+
+def test_huge_integers() -> None:
+    assert (load_json(str(HUGE)), read_json(str(HUGE)), _load_prefix(str(HUGE))) == (HUGE, HUGE, HUGE)
+    assert _load_bytes(f'[{HUGE}, "1"]') == [HUGE, "1"]
+    assert _load_chunk(str(HUGE)) == 1e30
+
+
+# Numbers as texts, among them those at which readers part: 19 digits, the ends of 64 bits, of a float, minus zero.
+_NUMBERS = st.sampled_from(
+    [*("-0", "-0.0", "1e5", "1E-7", "0.1000000000000000055511151231257827", "1e308", "5e-324", "1e-400")]
+    + [f"{sign}{2**bits + more}" for sign in ("", "-") for bits in (53, 63, 64) for more in (-1, 0, 1)]
+)
+_STRINGS = st.text().map(json.dumps) | st.text().map(lambda text: json.dumps(text, ensure_ascii=False))
+_VALUES = st.recursive(
+    _NUMBERS | _STRINGS | st.sampled_from(["null", "true", "false"]),
+    lambda inner: (
+        st.lists(inner).map(lambda texts: f"[{', '.join(texts)}]")
+        | st.lists(st.tuples(_STRINGS, inner)).map(
+            lambda pairs: f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}"
+        )
+    ),
+)
+
+
+@pytest.mark.slow
+@given(_VALUES)
+def test_bytes_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    assert repr(load_json(data)) == repr(json.loads(text))
+
+
+_LONG = "12345678901234567890123"
+_LONG_TEXTS = (
+    *(_LONG, f"-{_LONG}", f" {_LONG}", f"\t-{_LONG}\r\n", f"[\n{_LONG}]", f"[1,\r{_LONG}]"),
+    *(f"[{_LONG},-{_LONG}]", f'{{"a":{_LONG},"b": -{_LONG}}}'),
+    *(f"0.{_LONG}", f"-1.{_LONG}", f"{_LONG}.5", f"1{_LONG}e5", f"1e{'0' * 30}5", f"1E-{'0' * 30}5", f"1e{_LONG}"),
+    *(f"1.5e+{'0' * 30}308", f"1e{'0' * 30}400", f"0{_LONG}", f"--{_LONG}", f"+{_LONG}", f".{_LONG}", f"a{_LONG}"),
+    *(f'"{_LONG}"', f'"a-{_LONG}"', f'"a {_LONG}"', f'"{_LONG}', f'["a-{_LONG}", {_LONG}]', f'["{_LONG}",{_LONG}]'),
+    *(f"[{', '.join([repr(_LONG)] * count)}, {_LONG}]".replace("'", '"') for count in range(1, 12)),
+    *(f"[{', '.join([repr(_LONG)] * count)}]".replace("'", '"') for count in range(1, 12)),
+)
+
+
+@pytest.mark.parametrize("text", _LONG_TEXTS)
+def test_long_rows_of_digits_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
+    def read(data: str | bytes) -> str:
+        try:
+            return repr(load_json(data))
+        except ValueError:
+            return "no JSON"
+
+    assert read(text.encode()) == read(text)
+
+
+@pytest.mark.parametrize("load", [load_chunk, load_upstream])
+@pytest.mark.parametrize(
+    ("data", "written"),
+    [
+        (b'{"a": NaN, "b": [Infinity, -Infinity]}', b'{"a":null,"b":[null,null]}'),
+        (b'{"a": [1e999, -1E999, ' + b"7" * 5_000 + b"]}", b'{"a":[null,null,null]}'),
+        (b'{"a": "\x00\t\x1f"}', b'{"a":"\\u0000\\t\\u001f"}'),
+        (b'\xef\xbb\xbf{"a": 1}', b'{"a":1}'),
+        (b'{"a": "\xff"}', '{"a":"\ufffd"}'.encode()),
+        (b'{"a": "\xed\xa0\xbd"}', '{"a":"\ufffd\ufffd\ufffd"}'.encode()),
+    ],
+)
+def test_what_only_lenient_clients_read_is_written_for_all(
+    load: Callable[[bytes], tuple[Json, bool]], data: bytes, written: bytes
+) -> None:
+    value, is_strict = load(data)
+    assert (dump_json(value), dump_strict(value), is_strict) == (written, written, False)
+
+
+@pytest.mark.parametrize("load", [load_chunk, load_upstream])
+@pytest.mark.parametrize("data", [b"", b"oops", b'{"a": nan}', b'{"a": 1', b"{'a': 1}", b'["\t",' + b"[" * 9**6])
+def test_what_not_even_a_lenient_reader_reads_is_a_value_error(
+    load: Callable[[bytes], tuple[Json, bool]], data: bytes
+) -> None:
+    with pytest.raises(ValueError):
+        load(data)
+
+
+@pytest.mark.parametrize("name", ["load_json", "of bytes", "read_json"])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "[-Infinity]"])
+def test_what_is_no_number_of_json_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        {**READERS, "read_json": read_json}[name](text)
+
+
+@pytest.mark.parametrize(
+    ("write", "surrogate"),
+    [
+        (lambda value: dump_json(value).decode(), '{"a":"\\ud800é"}'),
+        (lambda value: dump_strict(value).decode(), '{"a":"\ufffdé"}'),
+        (lambda value: dump_request(value).decode(), '{"a":"\\ud800\\u00e9"}'),
+        (dump, '{"a": "\\ud800\\u00e9"}'),
+        (dump_inner, '{"a":"\ud800é"}'),
+    ],
+    ids=["dump_json", "dump_strict", "dump_request", "dump", "dump_inner"],
+)
+def test_writers(write: Callable[[Json], str], surrogate: str) -> None:
+    written = write({"a": f"{SURROGATE}é"})
+    assert written.replace("\\u00e9", "é") == surrogate.replace("\\u00e9", "é")
+    assert write({"a": HUGE}).replace(" ", "") == f'{{"a":{HUGE}}}'
+
+
+def test_a_calls_numbers_stay_as_they_were_written() -> None:
+    for text in ("1.10", "1e999", "-0.0", "1E5", "9" * 5000):
+        assert dump(read_json(f'{{"a": {text}}}')) == f'{{"a": {text}}}'
+
+
+@pytest.mark.parametrize("write", [dump, dump_inner])
+def test_what_cannot_be_written_is_a_value_error(write: Callable[[Json], str]) -> None:
+    value: Json = 1
+    for _ in range(200_000):
+        value = [value]
+    with pytest.raises(ValueError, match="nested too deeply"):
+        write(value)
+
+
+def test_the_same_arguments_have_the_same_text() -> None:
+    assert canonical('{"b": 1, "a": [2]}') == canonical('{"a":[2],"b":1}')
+    assert canonical("not JSON") == "not JSON"

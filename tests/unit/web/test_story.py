@@ -1,0 +1,57 @@
+"""The story of one request, as the page shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.dialects.chat.request import read_chat
+from proxy.exchange.capture import Answer, capture_bytes, request_facts
+from proxy.notations.source import Rejection
+from proxy.notations.thoughts import Thoughts
+from proxy.repair.text_report import reasons
+from proxy.server.ring import Story
+from proxy.web.page_state import story_json
+from tests.support.helpers import OFFERED, ends, says
+from tests.support.scripted import chat
+from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
+
+TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
+
+
+def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
+    """What is kept of an answer."""
+    request = read_chat(b"", chat(**{"tools": [*OFFERED], **asked}))
+    about = request_facts(request, raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
+    return capture_bytes(about, Answer(status, "text/event-stream", body, 1_000_000, complete=complete), ())
+
+
+def story(**parts: bytes) -> Story:
+    """`capture_1` is the part `capture 1`."""
+    return Story({"id": "r1"}, {name.replace("_", " "): data for name, data in parts.items()})
+
+
+def reading(one: Story) -> list[Any]:
+    found = story_json(7, one)["reading"]
+    assert isinstance(found, list)
+    return found
+
+
+def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
+    assert reading(story(capture_1=capture(tools=[]))) == ["the request offers no tools, so its text is not read"]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [story(), story(capture_1=capture(status=500)), story(capture_1=b"no capture"), story(capture_1=b"")],
+    ids=["nothing kept", "an error", "what is no capture", "nothing in it"],
+)
+def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Story) -> None:
+    assert reading(one) == []
+
+
+def test_every_reason_has_its_sentence() -> None:
+    told = reasons()
+    assert {rejection.label for rejection in Rejection} <= told.keys()
+    assert "no_name" in told and all(told.values())
