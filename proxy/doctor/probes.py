@@ -48,7 +48,7 @@ _PROXY_PARSES = ("parse", "proxy")
 _WHOLE = ("transport", "whole")
 _ASK_WHOLE = "upstream: whole in the model's entry: the proxy asks for the whole answer and makes the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
-_OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
+_TEMPLATE_FLAG = "--chat-template-file with the template for tools that the model was trained on"
 # What is looked for in the prompt: one run of letters in every vocabulary.
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
@@ -177,8 +177,9 @@ def flags(kind: str, own: Parsers | None, syntax: str) -> str:
         return f"--enable-auto-tool-choice --tool-call-parser {own.vllm}"
     if kind == "sglang" and own.sglang:
         return f"--tool-call-parser {own.sglang}"
-    # llama.cpp has no parsers by name: it reads what its template makes the model write.
-    return _OF_LLAMA if kind == "llamacpp" and syntax else ""
+    # llama.cpp has no parsers by name: it reads what its template makes the model write. One that takes tools was
+    # started with --jinja.
+    return _TEMPLATE_FLAG if kind == "llamacpp" and syntax else ""
 
 
 def _is_unanswered(examination: Examination) -> bool:
@@ -274,7 +275,9 @@ def _forced(examination: Examination) -> Iterator[Finding]:
             Level.HARM,
             f"tool_choice required is accepted, and no call is returned: {shown(reply.text) or 'nothing'}",
             "agents that force a tool get prose",
-            "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
+            _TEMPLATE_FLAG
+            if examination.kind == "llamacpp"
+            else "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
             kind="forced",
         )
     elif broken:
@@ -386,6 +389,7 @@ class _Shape:
     """One conversation for the template, in whose `messages` or `tools` `probe.text` must reach the prompt.
 
     `heal` is the healing that fixes it, "" if there is none. If the shape `base` is refused, so is this one.
+    `in_call`: the text is in a call. No healing fixes it if the template loses even the plainest call.
     """
 
     probe: TemplateProbe
@@ -393,6 +397,7 @@ class _Shape:
     tool: JsonObject
     heal: str = ""
     base: str = ""
+    in_call: bool = False
 
     def make(self, text: str) -> JsonObject:
         """Return the conversation with another text in the place of the one that is watched."""
@@ -413,10 +418,26 @@ def _shapes() -> Iterator[_Shape]:
         if before[-1]["role"] in ("system", "developer"):
             messages.append(_ASK)
         base = "results" if has_call and healing.probe.id != "results" else "tools"
-        yield _Shape(healing.probe, messages, TOOL, healing.id, base)
+        in_call = any(healing.probe.text in dump(message.get("tool_calls")) for message in before)
+        yield _Shape(healing.probe, messages, TOOL, healing.id, base, in_call)
 
 
 _SHAPES = {shape.probe.id: shape for shape in _shapes()}
+_CALL: JsonObject = {
+    "id": "callabcd1",
+    "type": "function",
+    "function": {"name": NAME, "arguments": dump({"path": "notes.txt", "content": ""})},
+}
+_PLAINEST_CALL = _Shape(
+    TemplateProbe("plainest_call", "a call", "notes.txt", ""),
+    [
+        _ASK,
+        {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "callabcd1", "content": "text"},
+    ],
+    TOOL,
+    base="results",
+)
 
 
 def _fate(examination: Examination, shape: _Shape) -> tuple[Fate, str]:
@@ -445,15 +466,18 @@ def _template(shape: _Shape) -> Probe:
         if fate is Fate.LOST:
             seen_by = examination.prompts.source.value
             what, harm = f"the template silently leaves {probe.title} out of the prompt (seen by {seen_by})", probe.harm
+        heal = shape.heal
+        if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
+            heal = ""  # every call is lost
         # The healings for every model need no entry: hardly a server takes arguments that are not JSON.
-        handled = shape.heal in in_force((), ())
+        handled = heal in in_force((), ())
         remedy = "none is needed with the proxy, which heals every request"
-        if not shape.heal:
+        if not heal:
             remedy = "the chat template for tools that the model was trained on (--chat-template)"
         elif not handled:
-            remedy = f"a chat template that takes it, or heal: {{on: [{shape.heal}]}} in the model's entry"
+            remedy = f"a chat template that takes it, or heal: {{on: [{heal}]}} in the model's entry"
         level = Level.NOTE if handled else Level.HARM
-        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=shape.heal)
+        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=heal)
 
     return Probe(f"the template: {probe.title}", look)
 
