@@ -65,6 +65,10 @@ class Torn(NoCall):
     """Text begins like the call of a template and is not one: the call before it may have been cut."""
 
 
+class Empty(NoCall):
+    """A wrapper with nothing in it, up to `end`."""
+
+
 class Touched(NoCall):
     """Text touches the end of calls, at `pos`: they are part of a text."""
 
