@@ -576,6 +576,8 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, stream=no_calls), {"upstream": "whole"}),
         (replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), {"reasoning": "split"}),
         (replace(FINE, template=edited(first_call)), {"heal": {"on": ["one_call"]}}),
+        # No healing helps where the template loses every call.
+        (replace(FINE, template=edited(lambda each: {**each, "tool_calls": []})), {}),
         # What every model is healed by needs no word, nor what this one's family is.
         (replace(FINE, template=without_role("developer")), {}),
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
