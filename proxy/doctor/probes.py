@@ -46,7 +46,7 @@ _PROXY_PARSES = ("parse", "proxy")
 _WHOLE = ("transport", "whole")
 _ASK_WHOLE = "upstream: whole in the model's entry: the proxy requests the whole answer and builds the stream from it"
 _NO_CALL = "the agent sees an empty reply, and its turn ends"
-_OF_LLAMA = "--jinja, and --chat-template-file with the template that the model was trained on"
+_TEMPLATE_FLAG = "--chat-template-file with the template for tools that the model was trained on"
 # The text searched for in the prompt: one run of letters, which every vocabulary can spell.
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
@@ -175,8 +175,9 @@ def flags(kind: str, own: Parsers | None, syntax: str) -> str:
         return f"--enable-auto-tool-choice --tool-call-parser {own.vllm}"
     if kind == "sglang" and own.sglang:
         return f"--tool-call-parser {own.sglang}"
-    # llama.cpp has no named parsers: it reads the format that its template prescribes.
-    return _OF_LLAMA if kind == "llamacpp" and syntax else ""
+    # llama.cpp has no named parsers: it reads the format that its template prescribes. One that takes tools was started
+    # with --jinja.
+    return _TEMPLATE_FLAG if kind == "llamacpp" and syntax else ""
 
 
 def _is_unanswered(examination: Examination) -> bool:
@@ -272,7 +273,9 @@ def _forced(examination: Examination) -> Iterator[Finding]:
             Level.HARM,
             f"tool_choice required is accepted, but no call is returned: {shown(reply.text) or 'nothing'}",
             "agents that force a tool get prose",
-            "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
+            _TEMPLATE_FLAG
+            if examination.kind == "llamacpp"
+            else "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
             kind="forced",
         )
     elif broken:
@@ -383,7 +386,8 @@ def _is_in(text: str, mark: ReasoningMarkers) -> bool:
 class _Shape:
     """One conversation for the template. `probe.text`, in its `messages` or `tool`, must reach the prompt.
 
-    `heal` is the healing that fixes it, or "". If the shape `base` is refused, this one is not decided.
+    `heal` is the healing that fixes it, or "". If the shape `base` is refused, this one is not decided. `in_call`: the
+    text is in a call, and no healing fixes it if the template loses even the plainest call.
     """
 
     probe: TemplateProbe
@@ -391,6 +395,7 @@ class _Shape:
     tool: JsonObject
     heal: str = ""
     base: str = ""
+    in_call: bool = False
 
     def make(self, text: str) -> JsonObject:
         """Return the conversation with the watched text replaced."""
@@ -413,10 +418,26 @@ def _shapes() -> Iterator[_Shape]:
         if before[-1]["role"] in ("system", "developer"):
             messages.append(_ASK)
         base = "results" if has_call and healing.probe.id != "results" else "tools"
-        yield _Shape(healing.probe, messages, TOOL, healing.id, base)
+        in_call = any(healing.probe.text in dump(message.get("tool_calls")) for message in before)
+        yield _Shape(healing.probe, messages, TOOL, healing.id, base, in_call)
 
 
 _SHAPES = {shape.probe.id: shape for shape in _shapes()}
+_CALL: JsonObject = {
+    "id": "callabcd1",
+    "type": "function",
+    "function": {"name": NAME, "arguments": dump({"path": "notes.txt", "content": ""})},
+}
+_PLAINEST_CALL = _Shape(
+    TemplateProbe("plainest_call", "a call", "notes.txt", ""),
+    [
+        _ASK,
+        {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+        {"role": "tool", "tool_call_id": "callabcd1", "content": "text"},
+    ],
+    TOOL,
+    base="results",
+)
 
 
 def _fate(examination: Examination, shape: _Shape) -> tuple[Fate, str]:
@@ -445,15 +466,18 @@ def _template(shape: _Shape) -> Probe:
         if fate is Fate.LOST:
             seen_by = examination.prompts.source.value
             what, harm = f"the template silently omits {probe.title} from the prompt (seen by {seen_by})", probe.harm
+        heal = shape.heal
+        if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
+            heal = ""  # every call is lost
         # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
-        handled = shape.heal in in_force((), ())
+        handled = heal in in_force((), ())
         remedy = "not needed with the proxy, which heals every request"
-        if not shape.heal:
+        if not heal:
             remedy = "the chat template for tools that the model was trained on (--chat-template)"
         elif not handled:
-            remedy = f"a chat template that accepts it, or heal: {{on: [{shape.heal}]}} in the model's entry"
+            remedy = f"a chat template that accepts it, or heal: {{on: [{heal}]}} in the model's entry"
         level = Level.NOTE if handled else Level.HARM
-        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=shape.heal)
+        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=heal)
 
     return Probe(f"the template: {probe.title}", look)
 

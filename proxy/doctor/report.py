@@ -54,14 +54,22 @@ class Report:
         return sum(finding.id == NOT_EXAMINED for finding in self.findings)
 
     @property
+    def hides_tools(self) -> bool:
+        """Whether the chat template leaves out the tools: no setting of the proxy helps then."""
+        return any(finding.id == "tools_lost" for finding in self.findings)
+
+    @property
     def verdict(self) -> str:
         """The server's value for agents, in one or two sentences."""
         if any(finding.id == "chat_unanswered" for finding in self.findings):
             return "No agent can work with this server."
+        if self.hides_tools:
+            return "The chat template leaves out the tools: the model never sees them; serve it with another template."
         harmful = [finding for finding in self.findings if finding.level is Level.HARM]
         kinds = {finding.kind for finding in self.findings if finding.kind}
         lost = {finding.kind for finding in harmful if finding.kind}
-        without = f" Without it, {len(lost)} of {len(kinds)} kinds of calls are lost." if lost else ""
+        decided = all(finding.id != "call_unknown" for finding in self.findings)
+        without = f" Without it, {len(lost)} of {len(kinds)} kinds of calls are lost." if lost and decided else ""
         if all(finding.handled for finding in harmful):
             return f"Works with this proxy as it is.{without}"
         if self.entry:
@@ -176,8 +184,9 @@ def lines(report: Report) -> Iterator[str]:
         f"spent: {report.requests} requests, {report.prompt_tokens} prompt tokens, "
         f"{report.completion_tokens} generated, {report.seconds:.1f} s; nothing was changed on the server"
     )
-    command = f"doctor --upstream {report.url} --write" if report.entry else f"launch claude --upstream {report.url}"
-    yield f"next: vllm-tool-proxy {command}"
+    command = "launch claude" if not report.entry and not report.hides_tools else "doctor"
+    write = " --write" if report.entry and not report.hides_tools else ""
+    yield f"next: vllm-tool-proxy {command} --upstream {report.url}{write}"
 
 
 def _lines_of(finding: Finding) -> Iterator[str]:

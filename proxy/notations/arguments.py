@@ -30,6 +30,8 @@ _JSON_HEAD_NAME = regex.compile(
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
     rf"{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,|[\"'](?P<K>[\w.-]{{1,200}})[\"']\s*:\s*\{{)"
 )
+# A name that goes on after its closing quotation mark.
+_BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w")
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
 )
@@ -114,6 +116,8 @@ class ArgumentReader(TagReader):
         head = source.match(_JSON_HEAD, pos)
         if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
             raise NoCall("no call begins like this, or with this key")
+        if source.match(_BROKEN_NAME, pos):
+            raise NoCall("the name continues after its quotation mark")
         name = None if self.row_begun else source.match(_JSON_HEAD_NAME, pos)
         if name and name["N"] and self.tool(name["N"]) is None:
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)

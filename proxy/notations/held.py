@@ -12,7 +12,7 @@ from proxy.notations.reader import CallReader
 from proxy.notations.reply import BLANKS, Kind, Reply
 from proxy.notations.rows import Rows
 from proxy.notations.signs import BARE, BARES, HEADER, MESSAGE_ENDS, STRONG_WHOLE, row_name
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, end_of
+from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Piece
 from proxy.notations.tags import CALL_TAG
 
@@ -167,7 +167,14 @@ class HeldReply(Reply):
                 stream.drop(len(stream.text), row)
                 self._held = -1
             return False
-        if self._is_broken(start, refusal):
+        empty = isinstance(refusal, Empty) and end >= 0 > refusal.first_end
+        if empty and stream.fresh and not self._found_any and not stream.text[stream.out : start].strip():
+            # `<tools></tools>` is nothing: what follows is judged as if the reply began there.
+            self._held, self._begun = -1, False
+            stream.leave(end)
+            stream.restart(end)
+            return True
+        if not empty and self._is_broken(start, refusal):
             self._ends_calls = kind is Kind.STRONG or (end < 0 and reader.deep)
             self._kind = Kind.BROKEN
             return True

@@ -13,7 +13,7 @@ from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import TOKENS as DELIMITERS
 from proxy.notations.raw_values import Level
 from proxy.notations.signs import MAX_WRAPPERS
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
+from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import (
     CALL_END,
     CALL_TAG,
@@ -227,7 +227,9 @@ class CallReader(ArgumentReader):
                 return calls, calls[-1].end
             calls, behind = calls + got, at
         if not calls:
-            raise NoCall("an empty wrapper")
+            empty = Empty("an empty wrapper")
+            empty.end = at if closed and not depth else -1
+            raise empty
         for call in calls:
             call.unclosed = opener.no_closer and not closed
         self.closed = (closed or opener.no_closer) and not opener.weak

@@ -82,6 +82,8 @@ class Rows:
                 got, pos = reader.body(pos, NO_OPENER, 0)
             calls += got
             new = got
+            if any(call.spoils_row for call in got):  # at once, so that the pieces of a stream change nothing
+                raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def behind_broken(self, start: int) -> int:
         """Return the position after an unreadable wrapper and its leftovers; -1 if text follows that may not belong

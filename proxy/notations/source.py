@@ -65,6 +65,10 @@ class Torn(NoCall):
     """Text begins like a call and is not one, so the call before it may be truncated."""
 
 
+class Empty(NoCall):
+    """A wrapper with nothing in it, up to `end`."""
+
+
 class Touched(NoCall):
     """Text directly follows the end of the calls, at `pos`: they are part of prose."""
 

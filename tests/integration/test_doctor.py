@@ -504,8 +504,29 @@ def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: 
     assert last == f"next: vllm-tool-proxy {command}"
 
 
+def test_where_the_template_drops_tools_and_calls_only_another_template_is_advised() -> None:
+    """As SmolLM2-135M-Instruct's own template does: it has the role and content of each message, and nothing else."""
+    behaviour = replace(
+        FINE,
+        owner="llamacpp",
+        calls=False,
+        offers=lambda tools: "",
+        template=lambda said: "".join(f"<|{each['role']}|>\n{each.get('content')}<|im_end|>\n" for each in said),
+        paths={"/props": (200, b'{"build_info": "b1"}')},
+    )
+    report = examined(behaviour)
+    first, *rest = lines(report)
+    assert first == (
+        "The chat template leaves out the tools: the model never sees them; serve it with another template."
+    )
+    assert {"tools_lost", "several_calls_lost", "other_ids_lost", "forced_ignored"} <= bad(report)
+    assert report.entry == "" and not any("heal:" in line or "--jinja" in line for line in rest)
+    assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.url}"
+
+
 def test_what_is_undecided_is_one_line() -> None:
     report = examined(replace(FINE, calls=False))
+    assert "kinds of calls" not in report.verdict, "a kind that is not decided cannot be counted"
     undecided = [line for line in lines(report) if line.startswith("not decided: ")]
     assert len(undecided) == 1 and "whether calls arrive (the model did not call" in undecided[0]
 
@@ -535,6 +556,8 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, stream=no_calls), {"upstream": "whole"}),
         (replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), {"reasoning": "split"}),
         (replace(FINE, template=edited(first_call)), {"heal": {"on": ["one_call"]}}),
+        # No healing helps where the template loses every call.
+        (replace(FINE, template=edited(lambda each: {**each, "tool_calls": []})), {}),
         # What every model is healed by needs no word, nor what this one's family is.
         (replace(FINE, template=without_role("developer")), {}),
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),

@@ -100,5 +100,5 @@ def test_the_rows_name_syntaxes_that_there_are() -> None:
 
 
 def test_llama_cpp_reads_by_its_template() -> None:
-    assert flags("llamacpp", parsers("Qwen3-8B"), "Hermes' JSON").startswith("--jinja, and --chat-template-file ")
+    assert flags("llamacpp", parsers("Qwen3-8B"), "Hermes' JSON").startswith("--chat-template-file ")
     assert flags("llamacpp", parsers("Qwen3-8B"), "") == "", "of a name alone nothing is known"
