@@ -59,7 +59,7 @@ def page() -> Response:
 
 
 def asset(name: str) -> Response:
-    """`GET /_web/assets/{asset}`: a file of the page. None is secret."""
+    """`GET /_ui/assets/{asset}`: a file of the page. None is secret."""
     _activity()
     if name not in _ASSETS:
         raise NotFound(f"the live page has no file {name[:100]!r}")

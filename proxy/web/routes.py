@@ -81,7 +81,7 @@ RELOAD = _own("/_reload", Access.ADMIN, "POST")
 METRICS = _own("/metrics", Access.ADMIN)
 # The live page shows more than the log, so it needs admin access.
 UI = _own("/_ui", Access.PAGE)
-UI_ASSET = _own("/_web/assets/{asset}")
+UI_ASSET = _own("/_ui/assets/{asset}")
 UI_STATE = _own("/_ui/state", Access.PAGE)
 UI_REQUEST = _own("/_ui/requests/{request}", Access.PAGE)
 UI_CAPTURE = _own("/_ui/requests/{request}/capture", Access.PAGE)

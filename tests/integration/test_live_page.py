@@ -285,7 +285,7 @@ def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, pa
 # Where it is off.
 
 
-@pytest.mark.parametrize("path", [*PATHS, "/_web/assets/page.js"])
+@pytest.mark.parametrize("path", [*PATHS, "/_ui/assets/page.js"])
 def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path: str) -> None:
     script(server, [answer(completion("a"))])
     with live_page(server.url, no_ui=True) as page:
@@ -368,7 +368,7 @@ def test_the_password_opens_nothing_but_the_page(server: Upstream, path: str) ->
         assert refused.status_code == 401
 
 
-@pytest.mark.parametrize("path", ["/_ui", "/_ui/state", "/_web/assets/page.js", "/_web/assets/page.css"])
+@pytest.mark.parametrize("path", ["/_ui", "/_ui/state", "/_ui/assets/page.js", "/_ui/assets/page.css"])
 def test_what_a_browser_gets_may_load_nothing_from_elsewhere(server: Upstream, path: str) -> None:
     with live_page(server.url) as page:
         headers = get(page, path).headers

@@ -125,7 +125,7 @@ def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page
 @pytest.mark.slow
 @rows(__file__, "before,after,parts")
 def test_what_differs_is_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
-    script = "async ([a, b]) => (await import('/_web/assets/diff.js')).compared(a, b)"
+    script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
     found = page.evaluate(script, [before, after])
     assert parts is None or found == parts
     assert "".join(text for kind, text in found if kind != "added") == before
