@@ -7,6 +7,7 @@ import html
 import re
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 
 import regex
 
@@ -40,6 +41,12 @@ _NO_KEY = re.compile(r"[=<>\"'{}]")
 # Maximum length of an opening tag.
 MAX_TAG = 250
 _family = functools.lru_cache(maxsize=256)(n.family)
+
+
+def ends_turn(source: Source, pos: int) -> int:
+    """Return the position after an end-of-turn token or a closing token; 0 if there is none here."""
+    token = source.token(LEFT, pos)
+    return pos + len(token) if token else 0
 
 
 class TagReader(ABC):
@@ -81,8 +88,7 @@ class TagReader(ABC):
 
     def ends_turn(self, pos: int) -> int:
         """Return the position after an end-of-turn token or a closing token; 0 if there is none here."""
-        token = self.source.token(LEFT, pos)
-        return pos + len(token) if token else 0
+        return ends_turn(self.source, pos)
 
     def orphan_end(self, pos: int) -> int:
         """Return the position after a closing tag of a wrapper, call or value; 0 if there is none here."""
@@ -236,7 +242,8 @@ class TagReader(ABC):
             self.deep |= tool is not None
             written = replace(mark)
             self._skip_doubled(mark, marks)
-            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, self.ends_turn)
+            # Not a bound method: the value would keep its reader, and wait for the garbage collector.
+            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, partial(ends_turn, source))
             end = self._end_of(self.last, written)
             if unended and self.last.foreign:
                 raise NoCall("the end tag of the value before may end a part of it")

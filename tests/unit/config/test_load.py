@@ -14,6 +14,7 @@ from proxy.config import load as config
 from proxy.config.api_keys import ClientKey, KeyFile, KeyFiles, Keys
 from proxy.config.load import (
     VIA_VARIABLE,
+    builtin_text,
     find_rules,
     key_files,
     load,
@@ -172,6 +173,11 @@ def test_an_unread_rules_file_in_the_working_folder_is_noticed(tmp_path: Path, t
     path = write_rules(tmp_path / "rules.yaml", text)
     assert unread_rules({}) == (path if noticed else None)
     assert unread_rules({"TOOL_PROXY_RULES": "rules.yaml"}) is None
+
+
+def test_a_copy_of_the_built_in_rules_in_the_working_folder_is_not_noticed(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_bytes(builtin_text().data)
+    assert unread_rules({}) is None
 
 
 def test_what_is_not_a_regular_file_in_the_working_folder_is_passed_over(tmp_path: Path) -> None:
