@@ -53,7 +53,7 @@ EACH := -m 'not benchmarks and not heavy and not slow and not once'
 # Tests that another Python can affect: JSON, literals, patterns, sockets, threads and processes. The corpora and the
 # recordings cover the engine, the dialects and the formats.
 RUNNING := app client cli end_to_end gunicorn_conf healing passthrough pump reload responses_store
-ELSEWHERE := $(addprefix tests/unit/,config upstream web cli server $(patsubst %,test_%.py,json_access json_text secrets sse)) \
+ELSEWHERE := $(addprefix tests/unit/,config upstream web cli server $(patsubst %,test_%.py,json_text secrets sse)) \
   tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
 # In the order of the folders: short files come last, so that no core waits long for another. Two more processes than

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from flask import Flask
+from flask import Flask, Response
 
 from proxy.web import app
-from proxy.web.page import PAGE
+from proxy.web.app import View
+from proxy.web.routes import LIVE_PAGE, Route
+
+
+def _view_of(route: Route) -> View:
+    def view(**values: str) -> Response:
+        from proxy.web.page_views import VIEWS  # noqa: PLC0415 - imported at the first request for the page
+
+        return VIEWS[route](**values)
+
+    return view
+
+
+# The routes of the live page.
+PAGE = {route: _view_of(route) for route in LIVE_PAGE}
 
 
 def create_app() -> Flask:

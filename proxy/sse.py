@@ -14,7 +14,6 @@ from enum import Enum, auto
 
 from proxy.errors import LimitExceeded
 from proxy.limits import MAX_EVENT
-from proxy.transitions import next_state
 
 _BOM = b"\xef\xbb\xbf"
 _LINE_END = re.compile(rb"\r\n|\r|\n")
@@ -146,7 +145,7 @@ class Decoder:
         return events
 
     def _move(self, step: DecoderStep) -> None:
-        self._state = next_state(TRANSITIONS, self._state, step)
+        self._state = TRANSITIONS[self._state][step]
 
     def _boundary(self) -> int:
         """Return the position after the next blank line, or 0."""

@@ -22,9 +22,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 SANS_IO = ("repair", "notations", "engine", "healing", "dialects")
 # Modules of other packages that do no I/O either.
 SANS_IO_MODULES = (
-    *("errors", "limits", "display", "json", "secrets", "sse", "transitions"),
+    *("errors", "limits", "display", "json", "secrets", "sse"),
     *("config.rules", "config.yaml_nodes", "config.settings"),
-    *("upstream.context_overflow", "upstream.model_list", "upstream.paths", "web.routes"),
+    *("upstream.context_overflow", "upstream.model_list", "web.routes"),
     *("exchange.plan", "exchange.reply_stream", "exchange.second_try", "exchange.whole_answer", "exchange.outcome"),
 )
 FORBIDDEN = {"flask", "requests", "socket", "threading", "time", "os", "logging", "select", "asyncio", "gunicorn"}
@@ -66,7 +66,7 @@ def io_imports(path: Path) -> set[str]:
 
 def test_gunicorns_side_never_imports_the_package() -> None:
     """The master executes these modules: a reload could not load new code of anything it had imported."""
-    alone = ("pump_worker", "pump", "pumped_stream", "deadline_heap", "log_queue")
+    alone = ("pump_worker", "pump", "pumped_stream", "log_queue")
     for path in (PACKAGE / "gunicorn_conf.py", *(PACKAGE / "server" / f"{name}.py" for name in alone)):
         ours = {name for name in imported(path) if name.startswith("proxy")}
         assert ours <= {f"proxy.server.{name}" for name in alone}

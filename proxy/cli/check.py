@@ -28,11 +28,12 @@ from proxy.config.load import (
     load,
     open_to_all,
     rules_text,
+    sections,
+    summary,
     working_folder,
 )
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings, origin
-from proxy.config.summary import sections, summary
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
 from proxy.display import cut, printable
 from proxy.doctor.asking import unreachable

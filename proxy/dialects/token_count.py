@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Literal, TypeAlias
 
 from proxy.json import JsonObject, as_object, dump_json, dump_request, load_upstream, objects_in
-from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
+from proxy.upstream.api import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
 # Sends a request upstream: takes path and body, returns status and body.

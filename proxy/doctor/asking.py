@@ -20,8 +20,8 @@ from proxy.errors import ProxyError
 from proxy.json import JsonObject, as_list, as_object, as_text, dump_request, load_json, objects_in
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.api import CHAT_COMPLETIONS
 from proxy.upstream.client import ModelServer, Waiting
-from proxy.upstream.paths import CHAT_COMPLETIONS
 from proxy.upstream.responses import decoded, read_body
 
 # Maximum size of one answer in bytes.

@@ -13,8 +13,8 @@ from proxy.healing.families import Family, Parsers, family_of
 from proxy.json import JsonObject, as_text, dump, load_json
 from proxy.notations.front import Reader
 from proxy.notations.toolset import read_tools
+from proxy.upstream.api import MODELS
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
-from proxy.upstream.paths import MODELS
 
 CALL = (
     "Write the text hello into the file doctor.txt. Use the tool write_file for it, in one call, "

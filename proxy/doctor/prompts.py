@@ -13,7 +13,7 @@ from enum import Enum
 
 from proxy.doctor.asking import Answer, Asker
 from proxy.json import Json, JsonObject, as_list, as_text
-from proxy.upstream.paths import TOKENIZE
+from proxy.upstream.api import TOKENIZE
 
 APPLY_TEMPLATE = "/apply-template"
 # The characters for a blank and a line end in the vocabularies of byte-level and sentencepiece tokenizers.

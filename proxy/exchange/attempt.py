@@ -28,8 +28,8 @@ from proxy.json import JsonObject, as_object, dump_json
 from proxy.limits import MAX_ERROR_BODY
 from proxy.repair.record import Repair
 from proxy.upstream.answer_wait import NEVER, AnswerWait
+from proxy.upstream.api import REPLY, response_headers
 from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.headers import REPLY, response_headers
 from proxy.upstream.responses import decoded, error_of_response, read_body
 
 log = logging.getLogger("proxy")

@@ -17,9 +17,9 @@ from proxy.exchange.plan import choose_server, server_key, server_of
 from proxy.healing.families import Family, Shown, family_of
 from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.server.audit_log import AuditFile
+from proxy.upstream.api import HEALTH, MODELS
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
-from proxy.upstream.paths import HEALTH, MODELS
 from proxy.upstream.responses import fetch
 
 log = logging.getLogger("proxy")

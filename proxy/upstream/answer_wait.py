@@ -10,11 +10,10 @@ import select
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import auto
+from enum import Enum, auto
 from typing import Protocol
 
 from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
-from proxy.transitions import QuickEnum
 from proxy.upstream.client import UpstreamCall, Waiting
 
 
@@ -54,8 +53,11 @@ class Timeouts:
     total: float = NEVER
 
 
-class WaitState(QuickEnum):
+class WaitState(Enum):
     """The states of a response, by what its driver must wait for."""
+
+    # A set is asked with every read, and an enum's own hash is a function of Python.
+    __hash__ = object.__hash__
 
     # There is no driver; `receive` blocks in its own poll.
     ALONE = auto()

@@ -14,8 +14,8 @@ from proxy.json import Json, dump_json, load_upstream
 from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.api import ERROR, PASSED, response_headers
 from proxy.upstream.client import ModelServer, UpstreamCall, Waiting
-from proxy.upstream.headers import ERROR, PASSED, response_headers
 
 _MAX_QUOTED = 300
 # Content codings that are decoded.

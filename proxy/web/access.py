@@ -17,7 +17,7 @@ from proxy import SERVICE
 from proxy.config.api_keys import ClientKey, Keys
 from proxy.errors import Forbidden, Unauthorized
 from proxy.server.snapshot import Snapshot
-from proxy.upstream.headers import SHOWN_TO_PAGES
+from proxy.upstream.api import SHOWN_TO_PAGES
 from proxy.web.headers import key_bytes
 from proxy.web.routes import Access, Route
 

@@ -31,8 +31,8 @@ from proxy.server.logging_setup import keep_secrets
 from proxy.server.snapshot import Snapshot
 from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.api import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import decoded, read_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS

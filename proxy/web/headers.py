@@ -1,6 +1,6 @@
 """Request headers to send upstream, the keys and ids in them, and response headers.
 
-Which headers are forwarded is in the tables of `proxy/upstream/headers.py`.
+Which headers are forwarded is in the tables of `proxy/upstream/api.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from werkzeug.datastructures import Headers
 
 from proxy import __version__
 from proxy.secrets import masked_text
-from proxy.upstream.headers import REQUEST, REQUEST_PREFIX, SECRET_WORDS
+from proxy.upstream.api import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
 # Tell reverse proxies not to buffer a stream.

@@ -18,9 +18,8 @@ from proxy.json import Json, JsonObject, as_list, as_text, dump_request, load_js
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
 from proxy.upstream.answer_wait import Timeouts
+from proxy.upstream.api import COMPLETIONS, CONVERSATION, TOKENIZE
 from proxy.upstream.client import UpstreamCall
-from proxy.upstream.headers import CONVERSATION
-from proxy.upstream.paths import COMPLETIONS, TOKENIZE
 from proxy.upstream.responses import KNOWN, PassthroughResponse, decoded, error_of_response, pass_through
 from proxy.web.answer import sent
 from proxy.web.context import RequestContext, current_request

@@ -33,8 +33,8 @@ from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.record import Repair
 from proxy.server.shared_file import ResponseStore
+from proxy.upstream.api import CONVERSATION
 from proxy.upstream.client import ModelServer
-from proxy.upstream.headers import CONVERSATION
 from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext

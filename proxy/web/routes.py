@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from proxy.upstream.paths import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENIZE
-from proxy.upstream.paths import MODELS as MODELS_PATH
+from proxy.upstream.api import CHAT_COMPLETIONS, COMPLETIONS, MESSAGES_COUNT_TOKENS, TOKENIZE
+from proxy.upstream.api import MODELS as MODELS_PATH
 
 # For the log and the metrics. The model server answers `passed` paths, and the proxy answers `own` paths.
 RouteDialect = Literal["chat", "messages", "responses", "passed", "own"]

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from proxy import sse
 from proxy.config.api_keys import parse_admin, parse_clients, parse_secret
-from proxy.config.load import RulesText
+from proxy.config.load import RulesText, summary
 from proxy.config.rules import parse_rules
-from proxy.config.summary import summary
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate, translate_count
 from proxy.dialects.translation import ModelOptions

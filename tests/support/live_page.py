@@ -12,6 +12,7 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
+from proxy.app import PAGE
 from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
@@ -19,7 +20,6 @@ from proxy.server.activity import Activity
 from proxy.server.ring import ActivityRing
 from proxy.server.state import WorkerState
 from proxy.web.app import make_app
-from proxy.web.page import PAGE
 from tests.conftest import BufferedClient
 from tests.support.scripted import PATIENCE
 from tests.support.worker_state import make_state, read_rules

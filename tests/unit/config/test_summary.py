@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.config.load import RulesText, builtin_text
-from proxy.config.summary import summary
+from proxy.config.load import RulesText, builtin_text, summary
 
 OWN = b"""\
 aliases:

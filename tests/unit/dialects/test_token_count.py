@@ -9,7 +9,7 @@ import pytest
 
 from proxy.dialects.token_count import count, estimate
 from proxy.errors import UpstreamRefused
-from proxy.upstream.paths import MESSAGES_COUNT_TOKENS, TOKENIZE
+from proxy.upstream.api import MESSAGES_COUNT_TOKENS, TOKENIZE
 from tests.support.scripted import WRITE_FILE
 
 CHAT: dict[str, Any] = {

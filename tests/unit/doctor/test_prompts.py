@@ -10,7 +10,7 @@ import pytest
 from proxy.doctor.asking import Asker
 from proxy.doctor.prompts import APPLY_TEMPLATE, Fate, Prompt, Prompts, PromptSource
 from proxy.json import JsonObject, as_text, objects_in
-from proxy.upstream.paths import CHAT_COMPLETIONS, TOKENIZE
+from proxy.upstream.api import CHAT_COMPLETIONS, TOKENIZE
 from tests.support.model_server import refusal as error
 from tests.support.socketless import Made, Socketless
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from proxy.server.deadline_heap import NEVER, DeadlineHeap
+from proxy.server.pump import NEVER, DeadlineHeap
 
 
 def test_what_is_gone_takes_no_room() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.upstream.paths import COMPLETIONS, TOKENIZE
+from proxy.upstream.api import COMPLETIONS, TOKENIZE
 from proxy.web.context import RequestContext
 from proxy.web.passed import PassedBody
 from tests.support.worker_state import make_state, read_rules

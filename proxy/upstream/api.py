@@ -1,4 +1,4 @@
-"""Names of headers that are sent upstream, returned to the client, or shown to web pages.
+"""Paths of model servers, and names of headers that are sent upstream, returned to the client, or shown to web pages.
 
 They are not in `web`, because `upstream` and `exchange` read responses and must not import `web`.
 """
@@ -6,6 +6,15 @@ They are not in `web`, because `upstream` and `exchange` read responses and must
 from __future__ import annotations
 
 from proxy.upstream.client import UpstreamCall
+
+CHAT_COMPLETIONS = "/v1/chat/completions"
+COMPLETIONS = "/v1/completions"
+MODELS = "/v1/models"
+# vLLM's; llama-server's differs.
+TOKENIZE = "/tokenize"
+# Path of the proxy, and of servers with the Messages API (llama-server, newer vLLM).
+MESSAGES_COUNT_TOKENS = "/v1/messages/count_tokens"
+HEALTH = "/health"
 
 # Client headers that are sent upstream unchanged, by their WSGI names. OpenAI's headers are sent, too.
 REQUEST = frozenset(("HTTP_ACCEPT", "HTTP_ANTHROPIC_VERSION", "HTTP_ANTHROPIC_BETA", "HTTP_VIA"))
