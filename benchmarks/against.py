@@ -49,7 +49,7 @@ ROWS: tuple[report.Row, ...] = (
 
 
 def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, number: int = ROUNDS) -> bool:
-    """Measure nginx, the proxy of `commit` and that of this tree in `number` rounds; print the table.
+    """Measure nginx, this tree's proxy and that of `commit` in `number` rounds, and print the table.
 
     Return False if a measurement failed.
     """

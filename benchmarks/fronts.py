@@ -379,7 +379,7 @@ def _usage_error(usage: dict[str, int], tokens: int) -> str | None:
 
 
 def _began(event: bytes) -> float | None:
-    """Return the t0 in the id of an event; None if there is none."""
+    """Return the t0 in the id of an event, or None."""
     found = STAMP.search(event)
     return int(found[1]) / 1e9 if found else None
 

@@ -153,5 +153,5 @@ def _verdict(bound: Bound, value: float | None) -> str:
 
 
 def _number(value: float | None, digits: int) -> str:
-    """Return a figure as text, a dash if there is none."""
+    """Return a figure as text, or a dash without one."""
     return "-" if value is None else f"{value:.{digits}f}"

@@ -141,7 +141,7 @@ def bare_envelope(draft: Draft) -> Broken:
 
 
 def arguments_first(draft: Draft) -> Broken:
-    """The name follows the arguments, one of which has unescaped quotation marks."""
+    """The name comes after the arguments. One argument has unescaped quotation marks."""
     paths = [path for path, text in draft.strings() if '"' in text]
     if not paths:
         raise Inapplicable

@@ -29,7 +29,7 @@ class NoReading(ValueError):
 
 
 def read(text: str, schema: Schema) -> dict[str, Any] | None:
-    """Return the only object that a text can be read as; None if there is none, or more than one."""
+    """Return the object that a text can be read as, or None if there are several or none."""
     found: list[dict[str, Any]] = []
     try:
         for number, (values, end) in enumerate(_object(text, _blanks(text, 0), schema, outermost=True)):
@@ -129,7 +129,7 @@ def _mark(text: str, at: int, own: frozenset[str]) -> str:
 
 
 def _at_next_key(text: str, marks: list[int], length: int, own: frozenset[str]) -> list[int]:
-    """Return the first mark that is followed by a key of the object, in a list; empty if there is none."""
+    """Return the first mark that is followed by a key of the object, in a list, or an empty one."""
     found = [(place, _next_key(text, place + length, own)) for place in marks]
     openers = [(place, key) for place, key in found if key]
     if not openers:

@@ -35,7 +35,7 @@ class Count:
 
     @property
     def share(self) -> float | None:
-        """The share of right cases among those with one reading; None if there are none."""
+        """The share of right cases among those with one reading, or None without such cases."""
         return self.one_right / self.one if self.one else None
 
 

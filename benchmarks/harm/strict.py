@@ -237,7 +237,7 @@ class _Reader:
         return values
 
     def _opener_of(self, keys: Collection[str], start: int, end: int | None = None) -> int | None:
-        """Return the position of an opening tag of one of these keys, as in the template; None if there is none."""
+        """Return the position of an opening tag of one of these keys, as in the template, or None."""
         edge = self._family.tags.edge
         for opening in self._opening.finditer(self._text, start, len(self._text) if end is None else end):
             if opening.group(1) in keys and (not edge or self._text[opening.start() - 1] == "\n"):

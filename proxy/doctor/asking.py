@@ -196,7 +196,7 @@ class Asker:
 
 
 class Reply:
-    """An answer to `POST /v1/chat/completions`: its first choice, or the reason why there is none."""
+    """An answer to `POST /v1/chat/completions`: its first choice, or why it has none."""
 
     def __init__(self, answer: Answer, *, streamed: bool) -> None:
         self.status = answer.status

@@ -222,12 +222,12 @@ class Examination:
             body["skip_special_tokens"] = False
         family = self.family
         if family is not None and family.switch is not None and self.kind in _TAKES_KWARGS:
-            # Only the call matters, so a model of a known family is told not to reason.
+            # Only the call matters, so reasoning is switched off for a known family.
             body["chat_template_kwargs"] = {family.switch.name: family.switch.off}
         return body
 
     def raw(self) -> Reply:
-        """Return the model's raw text: the server is told not to parse calls."""
+        """Return the model's raw text, with the server's parser of calls switched off."""
         return self.reply("none")
 
     def written(self) -> list[Written]:

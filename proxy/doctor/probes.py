@@ -235,7 +235,7 @@ def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
             "all_swallowed",
             Level.HARM,
             f"the server used {tokens} tokens and returned nothing, under tool_choice auto and none: "
-            "its parser removes calls even when it is told not to parse any",
+            "its parser removes calls even when it is switched off",
             _NO_CALL,
             f"{flags(examination.kind, examination.parsers, '') or 'the parser of the model family'}; "
             "or no tool parser, and parse: proxy in the model's entry",

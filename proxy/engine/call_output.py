@@ -161,7 +161,7 @@ class CallOutput:
         return False
 
     def _offered(self, call: Call) -> str:
-        """Return the name of the offered tool that a call means, or the server's name if there is none."""
+        """Return the name of the offered tool that a call means, or else the server's name."""
         tool = call.tool(self._tools)
         return tool.name if tool else call.written_name(self._tools)
 
@@ -183,7 +183,7 @@ class CallOutput:
     def settle_all(self, *, stopped: bool) -> list[Event]:
         """Settle all calls at the end of the reply. If a call cannot be finished, the last event is a `Failed`.
 
-        `stopped`: the model ended by itself and was not cut off.
+        `stopped`: the model ended the reply; it was not cut off.
         """
         events: list[Event] = []
         for call in self._owners:

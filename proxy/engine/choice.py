@@ -446,7 +446,7 @@ class Choice:
             self.audit.append(Repair("finish", str(self.finish), reason, "the finish reason matches the sent calls"))
         if was_cut(reason) and reason not in USUAL_ENDS:
             # Dialects may lack this reason: a Messages client gets `max_tokens` for vLLM's `repetition`.
-            self.audit.append(Repair("cut", reason, reason, "the model did not stop by itself: nothing is completed"))
+            self.audit.append(Repair("cut", reason, reason, "the reply was cut off: nothing is completed"))
         return Finished(self.number, reason, self._final)
 
     # Other fields of chunks (contract C1).

@@ -228,7 +228,7 @@ class ArgumentReader(TagReader):
         return self.named(at, opener, names)
 
     def _filler_end(self, at: int) -> int:
-        """Return the position after a filler token or a stray closing tag; 0 if there is none here."""
+        """Return the position after a filler token or a stray closing tag, or 0."""
         source = self.source
         if filler := source.token(FILLERS, at):
             return at + len(filler)
@@ -343,7 +343,7 @@ def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject
 
 
 def json_end(text: str, pos: int) -> int:
-    """Return the end of the strict JSON at a position; -1 if there is none."""
+    """Return the end of the strict JSON at a position, or -1."""
     try:
         return int(STRICT.raw_decode(text, pos)[1])
     except (ValueError, RecursionError, NoCall):

@@ -340,7 +340,7 @@ class Reader(ReasoningReply):
         return token if leaked and at and not re.match(r"[\s\"'`]", source.text[at - 1]) else ""
 
     def _opener_of_thought(self, source: Source, at: int, strong_end: int) -> str:
-        """Return the reasoning opener at a sign; empty if there is none, or it does not count here."""
+        """Return the reasoning opener at a sign, or an empty one, or it does not count here."""
         text, line = source.text, self._stream.prose.line.strip()
         header = text.startswith("<|channel|>", at)
         if line and (self._stream.prose.any if not header else not line.endswith("<|start|>assistant")):

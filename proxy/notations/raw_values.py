@@ -339,7 +339,7 @@ class RawValue:
         return self.begins_line(mark.start) and self.meant(mark.key) in others
 
     def last_chain(self, pos: int) -> int:
-        """Return the start of the last chain of end tags after a position; -1 if there is none."""
+        """Return the start of the last chain of end tags after a position, or -1."""
         stack, last = list[Mark](), -1
         for mark in self.between(pos):
             if not mark.closing:

@@ -68,7 +68,7 @@ class CallReader(ArgumentReader):
     # -- wrappers ---------------------------------------------------------------------------------------------------
 
     def opener(self, pos: int) -> Opener | None:
-        """Return the wrapper opener at a position; None if there is none."""
+        """Return the wrapper opener at a position, or None."""
         source = self.source
         if token := source.token(OPENERS, pos):
             no_closer, weak = token in n.NO_CLOSER, token in n.WEAK_TOKENS
@@ -80,7 +80,7 @@ class CallReader(ArgumentReader):
         return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
 
     def closer(self, pos: int, opener: Opener) -> int:
-        """Return the position after a wrapper's closer; -1 if there is none here."""
+        """Return the position after a wrapper's closer, or -1."""
         for token in opener.closers:
             if self.source.starts(token, pos):
                 return pos + len(token)
@@ -92,7 +92,7 @@ class CallReader(ArgumentReader):
         return pos + len(token) if token else -1
 
     def named_tool(self, pos: int) -> str:
-        """Return the offered tool named at the start of a wrapped call; empty if there is none."""
+        """Return the offered tool named at the start of a wrapped call, or an empty one."""
         opener = self.opener(pos)
         start = opener.end if opener else pos
         heads = _HEAD_NAME.finditer(self.source.text[start : start + MAX_HEAD])
@@ -253,7 +253,7 @@ class CallReader(ArgumentReader):
             raise NoCall("another call begins before one is closed")
 
     def _leftover(self, at: int, opener: Opener, brackets: int) -> int:
-        """Return the position after a leftover of a call in its wrapper; 0 if there is none."""
+        """Return the position after a leftover of a call in its wrapper, or 0."""
         source = self.source
         sign = source.text[at]
         bracket = sign in "}]" and brackets <= MAX_BRACKETS and not source.starts(n.SEP, at)

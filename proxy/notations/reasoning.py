@@ -67,7 +67,7 @@ class ReasoningReply(HeldReply):
             raise NeedMore
 
     def _end_of_thought(self) -> tuple[int, int] | None:
-        """Return the (start, end) of the next closer of the reasoning; None if there is none."""
+        """Return the (start, end) of the next closer of the reasoning, or None."""
         stream, text, ends = self._stream, self._stream.text, self._thought
         if ends and ends[0].startswith("</") and not self._separated:
             ends = (*ends, *_TAGS)
@@ -103,7 +103,7 @@ class ReasoningReply(HeldReply):
         stream.leave(end)
 
     def _begun_closer(self) -> int:
-        """Return the start of a possible incomplete closer at the end of the text; the text's end if there is none."""
+        """Return the start of a possible incomplete closer at the end of the text, or the text's end."""
         text = self._stream.text
         for at in range(max(self._stream.pos, len(text) - MAX_CLOSER), len(text)):
             rest = text[at:]
@@ -112,7 +112,7 @@ class ReasoningReply(HeldReply):
         return len(text)
 
     def _last_call(self) -> int:
-        """Return the start of a possible call at the end of the reasoning; the text's end if there is none."""
+        """Return the start of a possible call at the end of the reasoning, or the text's end."""
         stream = self._stream
         while True:
             if self._held < 0:

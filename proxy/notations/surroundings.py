@@ -179,7 +179,7 @@ class Prose:
         return 0 <= self.block_indent < _indent(line)
 
     def open_container(self) -> Container | None:
-        """Return the container open at the current position; None if there is none."""
+        """Return the container open at the current position, or None."""
         return self._container_after(self.line)
 
     def indented(self) -> bool:
@@ -189,7 +189,7 @@ class Prose:
         return self.blank_before or self.in_indented
 
     def listed(self) -> str:
-        """Return the listing mark at the start of the current line; empty if there is none."""
+        """Return the listing mark at the start of the current line, or an empty one."""
         return _listing_mark(self.line)
 
     def is_listed_before(self) -> bool:
@@ -291,7 +291,7 @@ def _is_open(mark: str, end: str, text: str) -> bool:
 
 
 def open_run(text: str) -> str:
-    """Return the run of backticks that opened a code span still open after a text; empty if there is none."""
+    """Return the run of backticks that opened a code span still open after a text, or an empty one."""
     open_ = ""
     for run in _RUN.findall(text):
         if not open_:

@@ -44,7 +44,7 @@ _family = functools.lru_cache(maxsize=256)(n.family)
 
 
 def ends_turn(source: Source, pos: int) -> int:
-    """Return the position after an end-of-turn token or a closing token; 0 if there is none here."""
+    """Return the position after an end-of-turn token or a closing token, or 0."""
     token = source.token(LEFT, pos)
     return pos + len(token) if token else 0
 
@@ -68,11 +68,11 @@ class TagReader(ABC):
 
     @abstractmethod
     def opener(self, pos: int) -> Opener | None:
-        """Return the wrapper opener at a position; None if there is none."""
+        """Return the wrapper opener at a position, or None."""
 
     @abstractmethod
     def closer(self, pos: int, opener: Opener) -> int:
-        """Return the position after a wrapper's closer; -1 if there is none here."""
+        """Return the position after a wrapper's closer, or -1."""
 
     @abstractmethod
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
@@ -87,11 +87,11 @@ class TagReader(ABC):
         """Return the arguments object of a call, and its end."""
 
     def ends_turn(self, pos: int) -> int:
-        """Return the position after an end-of-turn token or a closing token; 0 if there is none here."""
+        """Return the position after an end-of-turn token or a closing token, or 0."""
         return ends_turn(self.source, pos)
 
     def orphan_end(self, pos: int) -> int:
-        """Return the position after a closing tag of a wrapper, call or value; 0 if there is none here."""
+        """Return the position after a closing tag of a wrapper, call or value, or 0."""
         if self.source.text[pos] not in "<]":
             return 0
         ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
@@ -291,7 +291,7 @@ class TagReader(ABC):
                 return
 
     def key_style(self, at: int, tool: Tool | None) -> str:
-        """Return the style of the key at a position; empty if there is none."""
+        """Return the style of the key at a position, or an empty one."""
         for style in n.STYLES:
             if style == "element" and tool is None:
                 continue
@@ -374,7 +374,7 @@ class _FamilyMarks:
         self._source, self._pattern, self._prefix, self._bare_keys = source, pattern, prefix, bare_keys
 
     def __call__(self, pos: int, here: bool = False) -> Mark | None:
-        """Return the next mark from a position or, with `here`, the mark exactly at it; None if there is none."""
+        """Return the next mark from a position or, with `here`, the mark exactly at it, or None."""
         while True:
             found = self._at(pos) if here else self._next(pos)
             if found is None:

@@ -49,7 +49,7 @@ KINDS = (
     Kind("no_call", "a call without a usable name or arguments is sent as text", '{"a": ', '{"a": '),
     Kind("echo", "the content only repeats a call, or a call only repeats the content", '{"a": 1}'),
     Kind("finish", "the finish reason matches the calls that were sent", "stop", "tool_calls"),
-    Kind("cut", "the model did not stop by itself, so nothing is completed", "repetition", "repetition"),
+    Kind("cut", "the reply was cut off, so nothing is completed", "repetition", "repetition"),
     Kind("empty_calls", "an empty list of calls is removed", "[]"),
     Kind("end_of_turn", "the end-of-turn token is removed", "<|im_end|>"),
     Kind("leftover", "closers and tokens directly after a call are removed", "</tool_call>"),

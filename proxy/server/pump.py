@@ -260,7 +260,7 @@ class Pump(threading.Thread):
         self._queue(stream)
 
     def _step(self, stream: PumpedStream) -> bytes | None:
-        """Return the next part of the body, b"" if there is none yet, or None at the end."""
+        """Return the next part of the body, b"" while there is nothing to send, or None at the end."""
         try:
             data: bytes = next(stream.body)
         except StopIteration:

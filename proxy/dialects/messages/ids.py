@@ -52,5 +52,5 @@ def signature(field: str) -> str:
 
 
 def signed_field(given: Json) -> str:
-    """Return the field named by a signature; "" if there is none, or if the reasoning came from the text."""
+    """Return the field that a signature names, or "" if the reasoning came from the text."""
     return next((field for field in FIELDS if given == signature(field)), "")
