@@ -116,7 +116,9 @@ class Answer:
             self._is_handed_over = True
             raise HandedOver
         self._turn.give_back()
-        yield from self.parts
+        # `yield from` would close the response here, too, if the client leaves: the request would be recorded twice.
+        for part in self.parts:  # noqa: UP028
+            yield part
 
     def close(self) -> None:
         """Close the response, unless the pump has it."""
