@@ -125,7 +125,7 @@ class Attempt:
     """
 
     __slots__ = (
-        *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
+        *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange"),
         *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_tally", "_unsent", "_up"),
         "_writer",
     )
@@ -150,7 +150,6 @@ class Attempt:
             listener=self._tally,
         )
         self._unsent = b""
-        self._held_since = NEVER
         self._swallowed = False
         self._answer: JsonObject = {}
         self._call: Call | None = None
@@ -322,7 +321,7 @@ class Attempt:
             else:
                 yield from self._read(part)
                 del part
-            if reply.held or self._held_since != NEVER:
+            if reply.held or wait.held_since != NEVER:
                 self._limit_hold()
             if reply.failure is not None:
                 raise reply.failure
@@ -406,15 +405,15 @@ class Attempt:
 
     def _limit_hold(self) -> None:
         """Release text that has been held for longer than `hold_timeout` (contract C2)."""
-        reply, now, bound = self._reply, time.monotonic(), self._exchange.hold_timeout
+        reply, wait, now, bound = self._reply, self._exchange.wait, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
-            self._held_since = NEVER
-        elif self._held_since == NEVER:
-            self._held_since = now
-        elif now >= self._held_since + bound:
+            wait.held_since = NEVER
+        elif wait.held_since == NEVER:
+            wait.held_since = now
+        elif now >= wait.held_since + bound:
             self._unsent += reply.release()
-            self._held_since = NEVER
-        self._exchange.wait.alarm(self._held_since + bound)
+            wait.held_since = NEVER
+        wait.alarm(wait.held_since + bound)
 
     def _complete_answer(self, body: bytes) -> bytes:
         """Return the client's bytes for a whole answer, as a stream if the client asked for one."""

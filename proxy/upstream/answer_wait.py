@@ -35,6 +35,9 @@ class HasTurn(Protocol):
 
 
 NEVER = float("inf")
+# While text is held, a thread waits before it looks for more, because each look costs more than reading what has come:
+# at most this many seconds, and this share of the time for which text has been held.
+_LONGEST_PAUSE, _PAUSE_SHARE = 0.1, 0.1
 # The number of bytes read per step of a driver, so that a fast upstream does not keep other streams waiting.
 TURN = 16 * 1024
 
@@ -87,8 +90,8 @@ class AnswerWait:
     """
 
     __slots__ = (
-        *("descriptor", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by", "_last"),
-        *("_received_at", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
+        *("descriptor", "held_since", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by"),
+        *("_last", "_received_at", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
     )
 
     def __init__(
@@ -112,11 +115,13 @@ class AnswerWait:
         self._written = self._received_at = time.monotonic()
         self._last = self._written + timeouts.total
         self._alarm = self._end = self._silent_until = NEVER
+        # The time since which text is held that may become a call.
+        self.held_since = NEVER
         self._ended_by: ProxyError | None = None
 
     def start_over(self) -> None:
-        """Prepare for another response: clear the alarm and the expected end of the earlier one."""
-        self._alarm = self._end = NEVER
+        """Prepare for another response: clear what was set for the earlier one."""
+        self._alarm = self._end = self.held_since = NEVER
 
     def connecting(self) -> Waiting:
         """Return the options for opening a connection. Other requests may compute while this one connects."""
@@ -256,12 +261,13 @@ class AnswerWait:
         # An earlier response may have been abandoned while parked.
         self._resume()
         self.descriptor = call.fileno()
-        poll = select.poll()
+        others, poll = select.poll(), select.poll()
         poll.register(self.descriptor, select.POLLIN)
-        if self._client is not None:
-            poll.register(self._client.fileno(), select.POLLRDHUP)
-        if self._drain is not None:
-            poll.register(self._drain, select.POLLIN)
+        for each in (others, poll):
+            if self._client is not None:
+                each.register(self._client.fileno(), select.POLLRDHUP)
+            if self._drain is not None:
+                each.register(self._drain, select.POLLIN)
         self._received_at = time.monotonic()
         headless = True
         while not call.complete:
@@ -273,7 +279,7 @@ class AnswerWait:
                 self._resume()
                 self.lane = None
                 self._silent_until = self._received_at + self._timeouts.idle
-            ready = self._is_ready(call, poll)
+            ready = self._is_ready(call, poll, others)
             now = time.monotonic()
             if now >= self._end:
                 return
@@ -299,18 +305,26 @@ class AnswerWait:
                 # Do not count the reader's time as silence of the server.
                 self._received_at = time.monotonic()
 
-    def _is_ready(self, call: UpstreamCall, poll: select.poll) -> bool:
-        """Return whether the upstream is readable. Without a driver, wait for it or for a deadline."""
+    def _is_ready(self, call: UpstreamCall, poll: select.poll, others: select.poll) -> bool:
+        """Return whether the upstream is readable. Without a driver, wait for it or for a deadline.
+
+        `poll` asks for all descriptors, `others` for all but the upstream's.
+        """
         ready = call.more
         if self._ended_by is None and self.driven:
             ready |= self._state is WaitState.READABLE
             self._state = WaitState.RUNNING
         elif self._ended_by is None:
-            seconds = 0.0 if ready else max(0.0, self.deadline - time.monotonic())
+            now = time.monotonic()
+            seconds = 0.0 if ready else max(0.0, self.deadline - now)
+            pause = min(seconds, _LONGEST_PAUSE, _PAUSE_SHARE * max(0.0, now - self.held_since))
             self._give_way()
+            found = others.poll(int(pause * 1000)) if pause >= 0.001 else []
             # Rounded up: a poll that returns a little early would spin.
-            events = {descriptor for descriptor, _ in poll.poll(int(seconds * 1000) + 1 if seconds else 0)}
-            if self._turn is not None:
+            found = found or poll.poll(int(seconds * 1000) + 1 if seconds else 0)
+            events = {descriptor for descriptor, _ in found}
+            # Only a whole answer takes long to read. Taken for each event of a stream, turns would make threads switch.
+            if self._turn is not None and self._timeouts.until_complete:
                 self._turn.take()
             ready |= bool(events)
             if self._client is not None and self._client.fileno() in events:

@@ -41,6 +41,8 @@ _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _REFUSED_HALFWAY = frozenset((errno.EPIPE, errno.ECONNRESET))
 # The process or the machine has no file descriptor left.
 _NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
+# The size line of a chunk that has content and no extensions.
+_CHUNK_SIZE = re.compile(rb"([1-9a-fA-F][0-9a-fA-F]{0,6})\r\n")
 # Valid characters of a header's value (RFC 9110, 5.5).
 _SENDABLE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 # h11 must have sent a request to read a response. The method only matters for HEAD and CONNECT.
@@ -55,8 +57,8 @@ class UpstreamCall:
     """
 
     __slots__ = (
-        *("_ahead", "_failure", "_headers", "_http", "_interim", "_is_ended", "_socket", "_tls"),
-        *("more", "status"),
+        *("_ahead", "_failure", "_headers", "_http", "_interim", "_is_ended", "_is_between_chunks", "_socket"),
+        *("_tls", "more", "status"),
     )
 
     def __init__(self, sock: socket.socket) -> None:
@@ -66,7 +68,7 @@ class UpstreamCall:
         self._http.send(_REQUEST)
         self._http.send(h11.EndOfMessage())
         self._headers: dict[str, list[str]] = {}
-        self._is_ended = False
+        self._is_ended = self._is_between_chunks = False
         self._interim = 0
         # Why the response broke off. A stored exception would form a cycle with its traceback.
         self._failure = ""
@@ -171,13 +173,19 @@ class UpstreamCall:
 
     def _decoded(self, data: bytes) -> bytes:
         """Parse received bytes and return their part of the body. b"" means that the server closed the connection."""
+        if self._is_between_chunks:
+            body = _whole_chunks(data)
+            if body:
+                return body
         parts: list[bytes] = []
+        at_end_of_chunk = False
         try:
             self._http.receive_data(data)
             while not self._is_ended:
                 event = self._http.next_event()
                 if isinstance(event, h11.Data):
                     parts.append(event.data)
+                    at_end_of_chunk = event.chunk_end
                 elif isinstance(event, h11.Response):
                     self.status = event.status_code
                     for name, value in event.headers:
@@ -190,6 +198,8 @@ class UpstreamCall:
                         raise h11.RemoteProtocolError("there are only interim answers")
                 else:
                     break
+            # A size line of the next chunk would not end so.
+            self._is_between_chunks = at_end_of_chunk and data.endswith(b"\n\r\n")
         except h11.RemoteProtocolError as error:
             # h11's messages quote the response, which may hold a secret, so they are left out.
             said = str(error).partition(": bytearray")[0]
@@ -203,6 +213,20 @@ class UpstreamCall:
                 words = f" did not answer in HTTP/1.1: {said}"
             self._failure = f"the model server{words}"
         return b"".join(parts)
+
+
+def _whole_chunks(data: bytes) -> bytes:
+    """Return the content of whole chunks, or b"" for anything else. h11 takes six times as long, for each event."""
+    parts, at = [], 0
+    while at < len(data):
+        size = _CHUNK_SIZE.match(data, at)
+        if size is None:
+            return b""
+        start, at = size.end(), size.end() + int(size[1], 16) + 2
+        if data[at - 2 : at] != b"\r\n":
+            return b""
+        parts.append(data[start : at - 2])
+    return b"".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
