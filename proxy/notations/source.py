@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable
 from enum import Enum
 
@@ -81,8 +82,9 @@ class Tokens:
     """A set of literals. The longest one at a position matches."""
 
     def __init__(self, literals: Iterable[str]) -> None:
-        self.literals = tuple(sorted(set(literals), key=len, reverse=True))
-        self.pattern = re.compile("|".join(map(re.escape, self.literals)) or r"\b\B")
+        self.literals = sorted(set(literals))
+        by_length = sorted(self.literals, key=len, reverse=True)
+        self.pattern = re.compile("|".join(map(re.escape, by_length)) or r"\b\B")
         self.longest = max(map(len, self.literals), default=0)
         self.first = frozenset(each[0] for each in self.literals)
 
@@ -126,7 +128,9 @@ class Source:
             return ""
         if not self.final and self.size - pos < tokens.longest:
             rest = text[pos:]
-            if any(len(each) > len(rest) and each.startswith(rest) for each in tokens.literals):
+            # The literals that continue the rest are sorted behind it.
+            following = bisect_right(tokens.literals, rest)
+            if following < len(tokens.literals) and tokens.literals[following].startswith(rest):
                 raise NeedMore
         found = tokens.pattern.match(text, pos)
         return found.group() if found else ""
