@@ -135,7 +135,7 @@ def _help(spec: Spec) -> str:
 
 def _agent(command: _Command) -> _Command:
     """Add the argument and the options that `setup` and `launch` share."""
-    about_key = "The environment variable that holds the proxy's key. The key is written into no file."
+    about_key = "The environment variable that holds the proxy's key. Only Cline's file holds the key itself."
     for option in (
         click.option("--key-env", default="", metavar="NAME", help=about_key),
         click.option("--model", default="", metavar="NAME", help="The model; needed if the proxy has several."),

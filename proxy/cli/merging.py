@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 import tomlkit
@@ -28,8 +28,6 @@ _SIGN = re.compile(r"\S")
 _COMMA = re.compile(r"\s*,")
 _BLANK = " \t\r\n"
 
-_Edit = tuple[int, int, str]
-
 
 class NotMergeableError(Exception):
     """A file cannot be merged safely. The message says why, and is shown after the file's name."""
@@ -42,42 +40,15 @@ def merged(text: str, file: File) -> str:
     """
     if file.own:
         return _json_dumps(file.content)
-    for path in in_the_way(text, file):
-        pruned = read(text, file.format)
-        _remove(pruned, path)
-        text = _json_without(text, path) if file.format is Format.JSON else _toml_without(text, path)
-        if not _says(text, file.format, pruned):
-            raise NotMergeableError(f"{'.'.join(path)} would override it, and cannot be removed safely")
     before = read(text, file.format)
     wanted = expected(before, file.content)
     if repr(wanted) == repr(before) and text.strip():  # 1 == True
         return text
     edit = _json_edited if file.format is Format.JSON else _toml_edited
     after = edit(text, file.content)
-    if not _says(after, file.format, wanted):
+    if read(after, file.format) != wanted:
         raise NotMergeableError("its form cannot be edited safely")
     return after
-
-
-def _remove(content: Any, path: Sequence[str]) -> None:
-    for key in path[:-1]:
-        content = content[key]
-    if isinstance(content[path[-1]], (Table, AoT)):
-        raise NotMergeableError(f"{'.'.join(path)} would override it, and is a table; remove it")
-    del content[path[-1]]
-
-
-def _says(text: str, format: Format, wanted: JsonObject) -> bool:
-    try:
-        return read(text, format) == wanted
-    except NotMergeableError:
-        return False
-
-
-def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
-    """Return the paths of the keys in a text that would override the file's content. Raises NotMergeableError."""
-    content = {} if file.own else read(text, file.format)
-    return [path for path in file.without if any(True for _ in _found(content, path))]
 
 
 def other_models(text: str, file: File) -> list[tuple[str, ...]]:
@@ -138,7 +109,10 @@ def _toml_edited(text: str, content: JsonObject) -> str:
     if has_crlf:
         text = text.replace("\r\n", "\n")
     try:
-        document = _toml_parsed(text)
+        document = tomlkit.parse(text)
+        # tomlkit moves tables such as `[a.b]`, then `[[c]]`, then `[a.d]`.
+        if tomlkit.dumps(document) != text:
+            raise NotMergeableError("the order of its tables cannot be edited safely")
         added = _toml_merge(document, content)
         after = tomlkit.dumps(document)
         if added:
@@ -148,23 +122,6 @@ def _toml_edited(text: str, content: JsonObject) -> str:
     except (TOMLKitError, RecursionError) as error:
         raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error
     return after.replace("\n", "\r\n") if has_crlf else after
-
-
-def _toml_without(text: str, path: Sequence[str]) -> str:
-    try:
-        document = _toml_parsed(text)
-        _remove(document, path)
-        return tomlkit.dumps(document)
-    except (TOMLKitError, RecursionError) as error:
-        raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error
-
-
-def _toml_parsed(text: str) -> tomlkit.TOMLDocument:
-    """Parse a text. Raises NotMergeableError if tomlkit would move tables: `[a.b]`, then `[[c]]`, then `[a.d]`."""
-    document = tomlkit.parse(text)
-    if tomlkit.dumps(document) != text:
-        raise NotMergeableError("the order of its tables cannot be edited safely")
-    return document
 
 
 def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObject:
@@ -242,9 +199,9 @@ def json_loads(text: str) -> Json:
     return value
 
 
-def _json_dumps(content: JsonObject, unit: str = "  ") -> str:
+def _json_dumps(content: JsonObject) -> str:
     """Return the text of a new file."""
-    return json.dumps(content, indent=unit, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _json_edited(text: str, content: JsonObject) -> str:
@@ -254,34 +211,9 @@ def _json_edited(text: str, content: JsonObject) -> str:
     document = _Document(text)
     starts = (document.line_start(member.key) for member in document.members(document.root).values())
     unit = next((indent for indent in starts if indent and not indent.strip(_BLANK)), "  ")
-    return document.edited(document.merging(document.root, content, unit))
-
-
-def _json_without(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at a path, which must exist, and without its line if that is left blank."""
-    document = _Document(text)
-    at = document.root
-    for name in path[:-1]:
-        at = document.members(at)[name].start
-    members = document.members(at)
-    start, _, _, end = members[path[-1]]
-    edits = list[_Edit]()
-    comma = document.comma(end)
-    if comma is None:
-        # The last member: remove the comma before it.
-        before = max((each.end for each in members.values() if each.end <= start), default=start)
-        comma = document.comma(before) if before < start else None
-        edits += [] if comma is None else [(comma, comma + 1, "")]
-    elif comma == end:
-        end += 1
-        end += len(text[end:]) - len(text[end:].lstrip(" \t"))
-    else:  # the comma follows a comment
-        edits.append((comma, comma + 1, ""))
-    indent = document.line_start(start)
-    rest = re.compile(r"[ \t]*\r?\n").match(text, end)
-    if rest is not None and not indent.strip(_BLANK):
-        start, end = start - len(indent), rest.end()
-    return document.edited([*edits, (start, end, "")])
+    for start, end, new in sorted(document.merging(document.root, content, unit), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 def _blanked(text: str, pattern: re.Pattern[str]) -> str:
@@ -317,23 +249,11 @@ class _Document:
             at = self._after_blanks(end)
         return members
 
-    def comma(self, at: int) -> int | None:
-        """Return the place of the comma after the value that ends at `at`, or None."""
-        found = _COMMA.match(self._bare, at)
-        return found.end() - 1 if found else None
-
     def line_start(self, at: int) -> str:
         """Return the part of the line before a place."""
         return self._text[self._text.rfind("\n", 0, at) + 1 : at]
 
-    def edited(self, edits: Iterable[_Edit]) -> str:
-        """Return the text with these replacements made."""
-        text = self._text
-        for start, end, new in sorted(edits, reverse=True):
-            text = text[:start] + new + text[end:]
-        return text
-
-    def merging(self, at: int, content: JsonObject, unit: str) -> Iterator[_Edit]:
+    def merging(self, at: int, content: JsonObject, unit: str) -> Iterator[tuple[int, int, str]]:
         """Yield the edits that merge the content into the object at a place."""
         members = self.members(at)
         indents = (self.line_start(member.key) for member in members.values())
@@ -365,7 +285,7 @@ class _Document:
             end = brace
         if members:
             last = max(member.end for member in members.values())
-            if self.comma(last) is None:
+            if not _COMMA.match(self._bare, last):
                 if last == start:
                     new = f",{new}"
                 else:
