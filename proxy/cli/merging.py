@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import tomlkit
 from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Comment, InlineTable, Item, Key, Table
+from tomlkit.items import AoT, Comment, InlineTable, Table
 
 from proxy.cli.configuration import PROVIDER, File, Format
 from proxy.json import Json, JsonObject
@@ -158,12 +158,10 @@ def _toml_insert(table: MutableMapping[str, Any], key: str, value: Json) -> None
     if not isinstance(container, Container):
         table[key] = value
         return
-
-    def is_value(key: Key | None, item: Item) -> bool:
-        return key is not None and (key.is_dotted() or not isinstance(item, (Table, AoT)))
-
-    body = container.body
-    at = max((index + 1 for index, entry in enumerate(body) if is_value(*entry)), default=0)
+    body, at = container.body, 0
+    for index, (name, item) in enumerate(body, 1):
+        if name is not None and (name.is_dotted() or not isinstance(item, (Table, AoT))):
+            at = index
     rest = body[at:]
     del body[at:]
     container.append(key, value)

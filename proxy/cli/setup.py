@@ -150,9 +150,6 @@ def _written(aim: Target, values: Values, configuration: Configuration) -> Itera
     """Write the agent's files; yield lines about it."""
     yield from _title(aim.agent, values)
     yield from AgentFiles(aim.agent.name, aim.state).write(configuration.files, aim.key)
-    winning = [name for name in configuration.unset if aim.variables.get(name)]
-    if winning:
-        yield f"\n# set in this shell, and overriding it; `launch` removes them\nunset {' '.join(winning)}"
     if configuration.environment and not any(file.optional for file in configuration.files):
         yield from ("\n# its environment, which `launch` sets", *_environment(configuration, values))
     yield from _notes(configuration, values)

@@ -309,9 +309,11 @@ class TestNoProxy:
     def test_a_key_that_is_wanted_or_refused(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PROXY_KEY", KEY)
         with proxy_that(models=[answer({"error": {}}, 401)]) as server:
-            assert self.line(run, server.url)[0] == 2
-            status, line = self.line(run, server.url, "--key-env", "PROXY_KEY")
-        assert (status, line) == (2, "the server refuses the key in PROXY_KEY (401)")
+            wanted = self.line(run, server.url)
+            refused = self.line(run, server.url, "--key-env", "PROXY_KEY")
+        told = "name its variable with --key-env, or set TOOL_PROXY_UPSTREAM_KEY if the model server wants it"
+        assert wanted == (2, f"the server wants a key (401); {told}")
+        assert refused == (2, "the server refuses the key in PROXY_KEY (401)")
 
     @pytest.mark.parametrize("name", ["PROXY_KEY", "odd name", "$HOME", "lower", "BLANK"])
     def test_a_variable_without_a_key(self, run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
