@@ -10,6 +10,7 @@ import contextlib
 import glob
 import importlib
 import importlib.util
+import itertools
 import os
 import resource
 import secrets
@@ -115,6 +116,8 @@ VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
 # prometheus-client reads this when a worker imports it.
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+# The worker's number, which names its metrics files.
+PLACE_VARIABLE = "VLLM_TOOL_PROXY_PLACE"
 
 
 def _shared_folder() -> str:
@@ -156,13 +159,20 @@ def on_reload(server: Any) -> None:
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Create the workers' folder if it is missing: a worker that cannot start stops the master."""
+    """Create the workers' folder if it is missing: a worker that cannot start stops the master.
+
+    Give the worker the first free place.
+    """
     _shared_folder()
+    taken = {getattr(each, "place", None) for each in server.WORKERS.values()}
+    worker.place = next(place for place in itertools.count() if place not in taken)
+    os.environ[PLACE_VARIABLE] = str(worker.place)
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Remove the gauges of an ended worker, as prometheus-client requires. The next worker adds up its counters."""
-    for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{worker.pid}.db")):
+    """Remove the gauges of an ended worker, as prometheus-client requires."""
+    place = getattr(worker, "place", worker.pid)  # an earlier release gave no places
+    for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{place}.db")):
         os.unlink(gauges)
 
 

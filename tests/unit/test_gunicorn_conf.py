@@ -15,7 +15,7 @@ from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
-from proxy.server import pump_worker, state
+from proxy.server import metrics, pump_worker, state
 from proxy.server.pump import QUIET_SWITCH_SECONDS
 from proxy.server.pump_worker import PumpWorker
 
@@ -75,7 +75,7 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
     gauges = tmp_path / "metrics" / "gauge_livesum_7.db"
     gauges.touch()
     gunicorn_conf.on_reload(None)
-    gunicorn_conf.child_exit(None, SimpleNamespace(pid=7))
+    gunicorn_conf.child_exit(None, SimpleNamespace(place=7, pid=1))
     gunicorn_conf.on_exit(None)
     assert all(path.exists() for path in old) and not gauges.exists()
     assert state.RulesInForce(str(tmp_path)).reload_requested()
@@ -92,7 +92,10 @@ def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_
     assert os.environ[gunicorn_conf.METRICS_VARIABLE] == str(folder / "metrics")
     assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "metrics").is_dir()
     shutil.rmtree(folder)
-    gunicorn_conf.pre_fork(None, None)
+    monkeypatch.setenv(gunicorn_conf.PLACE_VARIABLE, "")
+    first, third = SimpleNamespace(place=0), SimpleNamespace(place=2)
+    gunicorn_conf.pre_fork(SimpleNamespace(WORKERS={7: first, 8: third, 9: None}), worker := SimpleNamespace())
+    assert worker.place == 1 and os.environ[metrics.PLACE_VARIABLE] == "1"
     again = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
     assert (again / "metrics").is_dir()
     gunicorn_conf.on_exit(None)
