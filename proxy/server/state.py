@@ -334,8 +334,7 @@ def start_worker() -> WorkerState:
     # Replace a broken file now, before a request needs it.
     with contextlib.suppress(Unavailable), shared.transaction():
         pass
-    ring = ActivityRing(shared.transaction)
-    activity = Activity(ring, lambda: ring.is_watched(time.time()), partial(metrics.add, "activity_lost"))
+    activity = Activity(ActivityRing(shared.transaction), partial(metrics.add, "activity_lost"))
     atexit.register(activity.close)
     return WorkerState(
         snapshot,
