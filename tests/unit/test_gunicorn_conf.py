@@ -61,6 +61,7 @@ def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch
 def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But not at a reload; and it removes nothing of a runtime directory."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv(gunicorn_conf.SIGNALS_VARIABLE, "")
     monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
     monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
     assert gunicorn_conf.FOLDER_VARIABLE == state.FOLDER_VARIABLE
@@ -78,7 +79,7 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
     gunicorn_conf.child_exit(None, SimpleNamespace(place=7, pid=1))
     gunicorn_conf.on_exit(None)
     assert all(path.exists() for path in old) and not gauges.exists()
-    assert state.RulesInForce(str(tmp_path)).reload_requested()
+    assert os.environ[state.SIGNALS_VARIABLE] == "1"
 
 
 def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(
