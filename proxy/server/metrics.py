@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.samples import Sample
 
 from proxy import __version__
 from proxy.config.load import environment
@@ -161,20 +162,12 @@ class Metrics:
         streams = f"{PREFIX}active_streams"
         self.streams = Gauge(streams, "Running streams in all workers.", registry=own, multiprocess_mode="livesum")
         self._known: dict[str, set[str]] = {}
-        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
 
     def add(self, name: str, number: float, *labels: str) -> None:
         """Add to a counter. Adding 0 creates no series."""
         if number:
-            self._child(self._counters[name], labels).inc(number)
-
-    def _child(self, metric: Any, labels: tuple[str, ...]) -> Any:
-        """Return the series of a metric with these labels; prometheus-client takes long to look one up."""
-        key = metric, labels
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels) if labels else metric
-        return child
+            counter = self._counters[name]
+            (counter.labels(*labels) if labels else counter).inc(number)
 
     def count(
         self,
@@ -217,7 +210,7 @@ class Metrics:
             times["added_first_event_seconds"] = max(0.0, first_byte - outcome.first_event)
         for name, took in times.items():
             if took is not None:
-                self._child(self._histograms[name], (dialect,)).observe(took)
+                self._histograms[name].labels(dialect).observe(took)
 
     def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
         """Return the text for `/metrics`.
@@ -290,12 +283,8 @@ def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:
     for metric in sorted(metrics, key=lambda each: each.name):
         sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         for sample in metric.samples:
-            labels = dict(sample.labels)
-            if labels.get("model", "") not in listed:
-                labels["model"] = OTHER
+            labels = sample.labels if sample.labels.get("model", "") in listed else {**sample.labels, "model": OTHER}
             key = sample.name, tuple(labels.items())
             sums[key] = sums.get(key, 0.0) + sample.value
-        metric.samples = []
-        for (name, pairs), value in sums.items():
-            metric.add_sample(name, dict(pairs), value)
+        metric.samples = [Sample(name, dict(pairs), value) for (name, pairs), value in sums.items()]
         yield metric

@@ -301,7 +301,8 @@ def start_worker() -> WorkerState:
     RulesError if the file is bad and there are no earlier rules.
     """
     env = environment()
-    folder = _folder(env.get(FOLDER_VARIABLE, ""))
+    folder = _made_by(os.getppid(), env.get(FOLDER_VARIABLE, "")) or _new_folder()
+    drain = _made_by(os.getpid(), env.get(DRAIN_VARIABLE, ""))
     in_force = RulesInForce(folder)
     try:
         with in_force.locked():
@@ -328,28 +329,23 @@ def start_worker() -> WorkerState:
         published,
         shared,
         metrics,
-        drain=_descriptor(env.get(DRAIN_VARIABLE, "")),
+        drain=int(drain) if drain else None,
         activity=activity,
         keeps=folder == env.get("RUNTIME_DIRECTORY", "").partition(":")[0],
         _seen=version,
     )
 
 
-def _folder(made: str) -> str:
-    """Return the folder that this process's master has made, or a new one."""
-    pid, _, folder = made.partition(":")
-    if pid == str(os.getppid()):
-        return folder
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
+def _made_by(pid: int, made: str) -> str:
+    """Return what this process has put in a variable (gunicorn_conf.py), or "" if another one has."""
+    owner, _, value = made.partition(":")
+    return value if owner == str(pid) else ""
+
+
+def _new_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _descriptor(made: str) -> int | None:
-    """Return the descriptor that this process's gunicorn worker has made (gunicorn_conf.py)."""
-    pid, _, descriptor = made.partition(":")
-    return int(descriptor) if pid == str(os.getpid()) and descriptor.isdigit() else None
 
 
 def _snapshot_of(published: Published, via: str) -> Snapshot:
