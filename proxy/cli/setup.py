@@ -16,7 +16,7 @@ from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy, with_key
 from proxy.cli.merging import merged
-from proxy.cli.output import NAME, CommandError, Status, show
+from proxy.cli.output import NAME, CommandError, Status, named_key, show
 from proxy.cli.proxy_facts import ProxyFacts, plain_url
 from proxy.config.load import environment, load, own_url
 from proxy.display import escaped
@@ -80,9 +80,7 @@ def target(
         if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key_env):
             message = f"--key-env {key_env!a} is not the name of a variable in capitals, such as PROXY_KEY"
             raise CommandError(Status.USAGE, message)
-        key = variables.get(key_env, "")
-        if not key.strip():
-            raise CommandError(Status.USAGE, f"--key-env {key_env}: the variable is not set, or is empty; set it")
+        key = named_key(key_env, variables)
     return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
 
 
