@@ -91,6 +91,11 @@ def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         yield start(server.url, "--rules", str(folder / "rules.yaml"), folder=folder, stack=stack)
 
 
+@pytest.fixture(name="keyed")
+def _keyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXY_KEY", KEY)
+
+
 def proxy_that(**paths: Any) -> Upstream:
     """A server that answers as a proxy does, but for these."""
     server = Upstream()
@@ -333,12 +338,12 @@ class TestNoProxy:
 class TestWrite:
     """--write and --undo, for every agent that has files."""
 
+    @pytest.mark.usefixtures("keyed")
     @pytest.mark.parametrize("agent", AGENTS)
     @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["", "with a key"])
     def test_written_twice_is_written_once_and_undone_is_as_before(
-        self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
+        self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, home: Path
     ) -> None:
-        monkeypatch.setenv("PROXY_KEY", KEY)
         before = tree(home)
         words = ("setup", agent, "--url", real.url, *key, "--write")
         first = run(*words)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.errors import NotKept, Unavailable
+from proxy.errors import Unavailable
 from proxy.server.shared_file import ResponseStore, SharedFile
 from tests.support.rows import rows
 
@@ -31,7 +31,7 @@ def test_workers_that_start_at_the_same_time_create_one_file(path: Path) -> None
     with ProcessPoolExecutor(8, multiprocessing.get_context("forkserver")) as pool:
         list(pool.map(take_ten, [str(path)] * 8))
     with SharedFile(str(path)).transaction() as database:
-        assert database.execute("SELECT * FROM seconds").fetchall() == [("a", 7, 80)]
+        assert database.execute("SELECT name, at, count(*) FROM allowed").fetchall() == [("a", 7.0, 80)]
 
 
 def test_only_the_owner_can_read_the_file(path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
         with pytest.raises(Unavailable, match=f"the file that the workers share cannot be used: .*{words}") as told:
             shared.held("a")
         assert str(path) not in told.value.message
-    with pytest.raises(NotKept, match=f"cannot use the file in which it keeps responses: .*{words}"):
+    with pytest.raises(Unavailable):
         ResponseStore(shared, "a").response("resp_1")
     assert caplog.text.count(f"the workers cannot share {path}: ") == 1
     assert other.read_bytes() == b"mine, and not for others to change " * 100
@@ -143,11 +143,10 @@ def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> Non
 def test_a_minute_is_a_window_that_slides() -> None:
     shared = SharedFile()
     assert [shared.rate_limit("a", 3, second) for second in (100.0, 100.9, 130.0)] == [0.0] * 3
-    # 61 seconds: of the one in which a request was counted a part may be over.
-    assert (shared.rate_limit("a", 3, 130.0), shared.rate_limit("a", 3, 160.5)) == (31.0, 1.0)
+    assert (shared.rate_limit("a", 3, 130.0), shared.rate_limit("a", 3, 159.5)) == (30.0, 0.5)
     assert shared.rate_limit("b", 3, 130.0) == 0.0
-    assert [shared.rate_limit("a", 3, 161.0) for _ in range(3)] == [0.0, 0.0, 30.0]
-    assert shared.rate_limit("a", 1, 161.0) == 61.0
+    assert [shared.rate_limit("a", 3, 161.0) for _ in range(3)] == [0.0, 0.0, 29.0]
+    assert shared.rate_limit("a", 1, 161.0) == 60.0
 
 
 def test_models_that_were_listed_once_stay_up_to_a_limit() -> None:
