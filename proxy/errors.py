@@ -34,6 +34,8 @@ from __future__ import annotations
 
 # This code makes clients shorten the conversation.
 CONTEXT_FULL = "context_length_exceeded"
+# The message of `Unavailable` while a worker ends.
+ENDING = "the proxy is about to end, for a restart or a new release; send the request again"
 
 
 class ProxyError(Exception):
