@@ -39,14 +39,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z
 _PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.-]+)+")
 _ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-# Names in earlier systems: flags, variables, and keys in the rules file.
-_ALIASES = {
-    "upstream": ("--vllm-url", "--target-url", "VLLM_URL"),
-    "port": ("PROXY_PORT",),
-    "max_tool_calls": ("MAX_TOOL_CALLS",),
-    "hold_timeout": ("buffer_timeout",),
-    "max_held": ("max_buffer_size",),
-}
+# Names in earlier systems.
+_FLAGS = {"upstream": ("--vllm-url", "--target-url")}
+_VARIABLES = {"upstream": ("VLLM_URL",), "port": ("PROXY_PORT",), "max_tool_calls": ("MAX_TOOL_CALLS",)}
+_KEYS = {"hold_timeout": ("buffer_timeout",), "max_held": ("max_buffer_size",)}
 
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
@@ -238,15 +234,14 @@ def _specs() -> tuple[Spec, ...]:
 
     def spec(field: structs.FieldInfo) -> Spec:
         name = field.name
-        aliases = _ALIASES.get(name, ())
         return Spec(
             name,
             field.type,
             field.default,
             *described.get(name, ("", "", "")),
-            flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
-            variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
-            keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
+            flags=(f"--{name.replace('_', '-')}", *_FLAGS.get(name, ())),
+            variables=(f"{PREFIX}{name.upper()}", *_VARIABLES.get(name, ())),
+            keys=(name, *_KEYS.get(name, ())),
         )
 
     return tuple(map(spec, structs.fields(Settings)))

@@ -103,7 +103,14 @@ class SharedFile:
         """Take a slot of `name` for this worker. Returns False if all workers together hold `limit` already."""
         with self.transaction() as database:
             self._change(database, name, 0)
-            if _held(database, name) >= limit:
+            held = 0
+            for worker, count in database.execute("SELECT worker, count FROM slots WHERE name = ?", (name,)).fetchall():
+                try:
+                    os.kill(worker, 0)
+                    held += count
+                except OSError:  # it has died
+                    database.execute("DELETE FROM slots WHERE name = ? AND worker = ?", (name, worker))
+            if held >= limit:
                 return False
             self._change(database, name, 1)
             return True
@@ -121,11 +128,6 @@ class SharedFile:
         change = "INSERT INTO slots VALUES (?, ?, max(0, ?)) ON CONFLICT DO UPDATE SET count = max(0, count + ?)"
         database.execute(change, (name, os.getpid(), more, more - owed))
         self._owed[name] -= owed
-
-    def held(self, name: str) -> int:
-        """Return the number of slots of `name` that running workers hold."""
-        with self.transaction() as database:
-            return _held(database, name)
 
     def rate_limit(self, name: str, per_minute: int, now: float | None = None) -> float:
         """Count a request of `name`. Returns 0.0 if it is allowed, else the seconds until another one can be.
@@ -194,18 +196,6 @@ class SharedFile:
     def _disconnect(self) -> None:
         self._database = None
         self._opened.close()
-
-
-def _held(database: sqlite3.Connection, name: str) -> int:
-    """Return the number of slots of `name`, without those of workers that have died."""
-    total = 0
-    for worker, count in database.execute("SELECT worker, count FROM slots WHERE name = ?", (name,)).fetchall():
-        try:
-            os.kill(worker, 0)
-            total += count
-        except OSError:
-            database.execute("DELETE FROM slots WHERE name = ? AND worker = ?", (name, worker))
-    return total
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -31,8 +31,8 @@ READY_CACHED = 2.0
 _CARDS_SECONDS = 2.0
 _CARDS_CACHED = 300.0
 _CARDS_FAILED = 10.0
-# When the models of all servers are listed, no further server is asked after this time.
-_OTHERS_SECONDS = 2.0
+# When the models of several servers are listed, no further server is asked after this time.
+_ASK_SECONDS = 2.0
 _NO_KEY = (401, 403)
 # Bytes of a server's description of its model, most of which is the chat template.
 _MAX_ABOUT = 1024 * 1024
@@ -85,9 +85,14 @@ class Snapshot:
     via: str = ""
     _ready: _Cached[bool] = field(default_factory=lambda: _Cached(False))
     # By the server's URL: its list of models, and what it says of its only model (`model_list.ABOUT`).
-    _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(default_factory=dict)
-    _about: dict[str, _Cached[tuple[Shown, ...]]] = field(default_factory=dict)
+    _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(init=False)
+    _about: dict[str, _Cached[tuple[Shown, ...]]] = field(init=False)
     _proxied: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        urls = [server.target.url for server in self.servers.values()]
+        self._cards = {url: _Cached(()) for url in urls}
+        self._about = {url: _Cached(()) for url in urls}
 
     def server_key(self, model: str | None, main: str) -> str:
         """Return the key for the server of a model, or "". `main` is the key for the main server."""
@@ -109,7 +114,7 @@ class Snapshot:
     def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
         """Return the models of a server, requested with these headers; empty if it does not list any."""
         key = headers.get("Authorization", "")
-        cached = self._cards.setdefault(server.target.url, _Cached(()))
+        cached = self._cards[server.target.url]
 
         def ask() -> tuple[tuple[ModelCard, ...], float]:
             status, body = _asked(server, MODELS, headers, MAX_ANSWER)
@@ -132,7 +137,7 @@ class Snapshot:
         # The details of a server with several models do not name the model that they describe.
         if not path or len(distinct_models(cards)) != 1:
             return
-        cached = self._about.setdefault(server.target.url, _Cached(()))
+        cached = self._about[server.target.url]
 
         def ask() -> tuple[tuple[Shown, ...], float]:
             return read_about(_asked(server, path, headers, _MAX_ABOUT)[1]) or cached.value, _CARDS_CACHED
@@ -141,37 +146,35 @@ class Snapshot:
 
     def known_models(self) -> frozenset[str]:
         """Return the names of the models that servers have listed so far; no server is asked."""
-        return frozenset(card.id for cached in [*self._cards.values()] for card in cached.value)
+        return frozenset(card.id for cached in self._cards.values() for card in cached.value)
 
     def all_models(self) -> frozenset[str]:
         """Return the names of the models of all servers. A server is asked if its list is missing or too old."""
-        for entry in (Model("*"), *self.rules.models):
-            self._cards_of(entry, self.keys.upstream)
+        self._ask((Model("*"), *self.rules.models), self.keys.upstream)
         return self.known_models()
 
     def other_models(self, main: str) -> tuple[ModelCard, ...]:
-        """Return the models that the rules route to other servers. `main` is the key for the main server.
+        """Return the models that the rules route to other servers. `main` is the key for the main server."""
+        other = {url: server for url, server in self.servers.items() if url != self.settings.upstream}
+        self._ask([entry for entry in self.rules.models if server_of(entry, self.settings) in other], main)
+        return tuple(
+            card
+            for url, server in other.items()
+            for card in self._cards[server.target.url].value
+            if choose_server(card.id, self.rules, self.settings) == url
+        )
 
-        If a server does not answer in time, its last answer is used.
+    def _ask(self, entries: Iterable[Model], main: str) -> None:
+        """Ask the servers of rules entries for their models, each with its key.
+
+        If the first ones take too long, the last answers of the others are used.
         """
-        until = time.monotonic() + _OTHERS_SECONDS
-        found: list[ModelCard] = []
-        for entry in self.rules.models:
-            url = server_of(entry, self.settings)
-            if url == self.settings.upstream:
-                continue
-            if time.monotonic() < until:
-                cards = self._cards_of(entry, main)
-            else:
-                cards = self._cards.get(self.servers[url].target.url, _Cached(())).value
-            found += [card for card in cards if choose_server(card.id, self.rules, self.settings) == url]
-        return tuple(found)
-
-    def _cards_of(self, entry: Model, main: str) -> tuple[ModelCard, ...]:
-        """Return the models of the server that a rules entry names, requested with that server's key."""
-        key = server_key(entry, self.settings, self.keys, main)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return self.cards(headers, self.servers[server_of(entry, self.settings)])
+        until = time.monotonic() + _ASK_SECONDS
+        for entry in entries:
+            if time.monotonic() >= until:
+                return
+            key = server_key(entry, self.settings, self.keys, main)
+            self.cards({"Authorization": f"Bearer {key}"} if key else {}, self.servers[server_of(entry, self.settings)])
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:
         """Return the kind of a server from its models' `owned_by`, such as `vllm`, or ""."""

@@ -14,6 +14,7 @@ import pytest
 from proxy.errors import Unavailable
 from proxy.server.shared_file import ResponseStore, SharedFile
 from tests.support.rows import rows
+from tests.support.worker_state import held
 
 
 @pytest.fixture(name="path")
@@ -74,7 +75,7 @@ def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
     shared = SharedFile(str(path))
     for _ in range(2):
         with pytest.raises(Unavailable, match=f"the file that the workers share cannot be used: .*{words}") as told:
-            shared.held("a")
+            held(shared, "a")
         assert str(path) not in told.value.message
     with pytest.raises(Unavailable):
         ResponseStore(shared, "a").response("resp_1")
@@ -86,9 +87,9 @@ def test_a_file_that_was_refused_is_used_once_it_is_in_order(path: Path) -> None
     shared = SharedFile(str(path))
     path.mkdir()
     with pytest.raises(Unavailable):
-        shared.held("a")
+        held(shared, "a")
     path.rmdir()
-    assert shared.acquire_slot("a", 100) and shared.held("a") == 1
+    assert shared.acquire_slot("a", 100) and held(shared, "a") == 1
 
 
 @pytest.mark.parametrize("how", ["no database", "broken pages", "gone"])
@@ -107,7 +108,7 @@ def test_a_broken_file_is_made_again_for_all(path: Path, how: str, caplog: pytes
             path.unlink()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda shared: shared.acquire_slot("a", 100), (first, second)))
-    assert (first.held("a"), second.held("a")) == (2, 2)
+    assert (held(first, "a"), held(second, "a")) == (2, 2)
     assert caplog.text.count("it is deleted and created again") == (how != "gone")
 
 
@@ -119,14 +120,14 @@ def test_slots_have_a_limit_over_all_workers_and_those_of_the_dead_are_free(path
     assert shared.acquire_slot("a", 3)
     assert not shared.acquire_slot("a", 3)
     assert shared.acquire_slot("b", 3)
-    assert (shared.held("a"), shared.held("b")) == (3, 1)
+    assert (held(shared, "a"), held(shared, "b")) == (3, 1)
     shared.release_slot("a")
     shared.release_slot("a")
-    assert shared.held("a") == 2
+    assert held(shared, "a") == 2
     with pytest.raises(ZeroDivisionError), shared.transaction() as database:
         database.execute("DELETE FROM slots")
         1 / 0  # noqa: B018
-    assert shared.held("a") == 2
+    assert held(shared, "a") == 2
 
 
 def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> None:
