@@ -118,7 +118,7 @@ FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
 SIGNALS_VARIABLE = "VLLM_TOOL_PROXY_SIGNALS"
 # prometheus-client reads this when a worker imports it.
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-# The worker's number, which names its metrics files.
+# The worker's place, which names its metrics files.
 PLACE_VARIABLE = "VLLM_TOOL_PROXY_PLACE"
 
 
@@ -161,12 +161,12 @@ def on_reload(server: Any) -> None:
 def pre_fork(server: Any, worker: Any) -> None:
     """Create the workers' folder if it is missing: a worker that cannot start stops the master.
 
-    Give the worker the first free place.
+    Give the worker the first free place of this master; another one may still run (SIGUSR2).
     """
     _shared_folder()
-    taken = {getattr(each, "place", None) for each in server.WORKERS.values()}
-    worker.place = next(place for place in itertools.count() if place not in taken)
-    os.environ[PLACE_VARIABLE] = str(worker.place)
+    taken = {getattr(each, "place", "") for each in server.WORKERS.values()}
+    places = (f"{os.getpid()}-{number}" for number in itertools.count())
+    worker.place = os.environ[PLACE_VARIABLE] = next(place for place in places if place not in taken)
 
 
 def child_exit(server: Any, worker: Any) -> None:

@@ -136,7 +136,7 @@ class SharedFile:
         """
         now = time.monotonic() if now is None else now
         with self.transaction() as database:
-            database.execute("DELETE FROM allowed WHERE at <= ?", (now - _MINUTE,))
+            database.execute("DELETE FROM allowed WHERE name = ? AND at <= ?", (name, now - _MINUTE))
             query = "SELECT at FROM allowed WHERE name = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
             last = database.execute(query, (name, per_minute - 1)).fetchone()
             if last is None:

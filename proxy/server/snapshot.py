@@ -51,14 +51,14 @@ class _Cached(Generic[_T]):
     def get(self, ask: Callable[[], tuple[_T, float]], key: str = "") -> _T:
         """Return the answer. If it is too old, one thread calls `ask` for a new one, which is valid for some seconds.
 
-        Other threads use the last answer, and wait only for the first one.
+        Other threads use the last answer, and wait only if there is none.
         """
 
         def is_due() -> bool:
             # Only one key was rejected: a client with another one may ask immediately.
             return time.monotonic() >= self.until or self.refused not in (None, key)
 
-        if is_due() and self.asking.acquire(blocking=not self.until):
+        if is_due() and self.asking.acquire(blocking=not self.value):
             try:
                 if is_due():
                     self.value, seconds = ask()

@@ -94,9 +94,9 @@ def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_
     assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "metrics").is_dir()
     shutil.rmtree(folder)
     monkeypatch.setenv(gunicorn_conf.PLACE_VARIABLE, "")
-    first, third = SimpleNamespace(place=0), SimpleNamespace(place=2)
+    first, third = (SimpleNamespace(place=f"{os.getpid()}-{number}") for number in (0, 2))
     gunicorn_conf.pre_fork(SimpleNamespace(WORKERS={7: first, 8: third, 9: None}), worker := SimpleNamespace())
-    assert worker.place == 1 and os.environ[metrics.PLACE_VARIABLE] == "1"
+    assert worker.place == os.environ[metrics.PLACE_VARIABLE] == f"{os.getpid()}-1"
     again = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
     assert (again / "metrics").is_dir()
     gunicorn_conf.on_exit(None)
