@@ -9,7 +9,6 @@ counted.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
@@ -47,17 +46,15 @@ class Activity:
         self._bytes = 0
         self._counting, self._writing = threading.Lock(), threading.Lock()
         self._ends = threading.Event()
-        self._live: dict[int, Row] = {}
-        self._numbers = itertools.count()
+        self._live: dict[Row, None] = {}
         self._has_logged = self._is_shown = False
         self._thread = threading.Thread(target=self._run, name="activity", daemon=True)
         self._thread.start()
 
     def begin(self, row: Row) -> Callable[[], object]:
         """Add a running request, which `row` describes whenever it is called. Return a function that removes it."""
-        number = next(self._numbers)
-        self._live[number] = row
-        return lambda: self._live.pop(number, None)
+        self._live[row] = None
+        return lambda: self._live.pop(row, None)
 
     def keep(self, make: Make, size: int = 0) -> None:
         """Queue `make`, which the writing thread calls for the record; until then it holds `size` bytes."""
@@ -93,7 +90,7 @@ class Activity:
     def show_live(self) -> None:
         """Publish the running requests, and once an empty list after the last one has ended. Raises Unavailable."""
         try:
-            rows = [row() for row in [*self._live.values()][:MAX_LIVE]]
+            rows = [row() for row in [*self._live][:MAX_LIVE]]
         except Exception:  # the outermost boundary: the thread continues
             log.exception("running requests cannot be listed for the live page")
             rows = []

@@ -200,9 +200,10 @@ class Metrics:
             add("tokens", number, model, kind)
         add("empty_calls", outcome.empty_calls)
         add("heartbeats", outcome.heartbeats)
-        again = "" if outcome.again is None else outcome.again.name.lower()
-        words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "second_tries": again}
-        for name, word in {**words, "denied": denied}.items():
+        if outcome.again is not None:
+            add("second_tries", 1, outcome.again.name.lower())
+        words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "denied": denied}
+        for name, word in words.items():
             add(name, bool(word), word)
         times = {"request_duration_seconds": seconds, "time_to_first_byte_seconds": first_byte}
         if first_byte is not None and outcome.first_event is not None:
