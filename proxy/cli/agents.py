@@ -120,8 +120,8 @@ def _claude(values: Values) -> Configuration:
     settings: JsonObject = {"env": {**dict.fromkeys(usual.unset, ""), **usual.environment, _CLAUDE_PROMPT: prompt}}
     if values.key_name:
         # A token would override the command.
-        helper: JsonObject = {"env": {_CLAUDE_TOKEN: ""}, "apiKeyHelper": f'printf %s "${values.key_name}"'}
-        settings = expected(settings, helper)
+        as_object(settings["env"])[_CLAUDE_TOKEN] = ""
+        settings["apiKeyHelper"] = f'printf %s "${values.key_name}"'
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
     is_small = values.context is not None and values.context < _CLAUDE_SMALL
     return replace(

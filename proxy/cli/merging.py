@@ -207,9 +207,7 @@ def _json_edited(text: str, content: JsonObject) -> str:
     if not text.strip():
         return _json_dumps(content)
     document = _Document(text)
-    starts = (document.line_start(member.key) for member in document.members(document.root).values())
-    unit = next((indent for indent in starts if indent and not indent.strip(_BLANK)), "  ")
-    for start, end, new in sorted(document.merging(document.root, content, unit), reverse=True):
+    for start, end, new in sorted(document.merging(document.root, content), reverse=True):
         text = text[:start] + new + text[end:]
     return text
 
@@ -251,13 +249,14 @@ class _Document:
         """Return the part of the line before a place."""
         return self._text[self._text.rfind("\n", 0, at) + 1 : at]
 
-    def merging(self, at: int, content: JsonObject, unit: str) -> Iterator[tuple[int, int, str]]:
-        """Yield the edits that merge the content into the object at a place."""
+    def merging(self, at: int, content: JsonObject, unit: str = "") -> Iterator[tuple[int, int, str]]:
+        """Yield the edits that merge the content into the object at a place. `unit` is that of the outermost object."""
         members = self.members(at)
-        indents = (self.line_start(member.key) for member in members.values())
+        starts = [self.line_start(member.key) for member in members.values()]
+        indents = [start for start in starts if not start.strip(_BLANK)]
+        unit = unit or next(filter(None, indents), "  ")
         line = self.line_start(at)
-        usual = line[: len(line) - len(line.lstrip(_BLANK))] + unit
-        indent = next((before for before in indents if not before.strip(_BLANK)), usual)
+        indent = indents[0] if indents else line[: len(line) - len(line.lstrip(_BLANK))] + unit
         newline = "\r\n" if "\r\n" in self._text else "\n"
 
         def dumped(value: Json) -> str:

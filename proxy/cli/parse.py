@@ -205,10 +205,10 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
 def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
     failure: ProxyError
     try:
-        answer, body = read_answer(captured.body)
+        answer, data = read_answer(captured.body)
         if captured.chat.stream:
             return answer_as_stream(answer, engine, new_writer(options, expand=True))
-        return answer_as_answer(body, answer, engine, ChatDialect(options))
+        return answer_as_answer(data, answer, engine, ChatDialect(options))
     except ProxyError as error:
         failure = error
     except Exception as error:  # the outermost boundary of the engine
@@ -216,7 +216,8 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: li
         if not captured.chat.stream:
             return captured.body
         failure = InternalError("the proxy failed while it read the answer")
-    return sse.encode(error_body(failure)) if captured.chat.stream else error_body(failure)
+    body = error_body(failure)
+    return sse.encode(body) if captured.chat.stream else body
 
 
 def lines(report: CaptureReport) -> Iterator[str]:
