@@ -23,10 +23,9 @@ Each module maps the exceptions of its library (`requests`, `urllib3`, `json`, `
     |   |   |-- LimitExceeded      502  the answer exceeds a named limit
     |   |   `-- UnreadableReply    502  a part of the reply does not follow the API
     |   `-- UpstreamRefused        the upstream's status: it answered with an error
-    |-- Unavailable                503  the proxy is full or about to stop; a retry helps
+    |-- Unavailable                503  the proxy is full or about to stop, or its shared file cannot be used
     |-- Loop                       508  the proxy received its own request
     |-- ClientGone                 499  the client closed its connection
-    |-- NotKept                    500  the response store cannot be used
     |-- RulesError                 the rules file or a setting is invalid
     `-- InternalError              500  a defect of the proxy
 """
@@ -35,6 +34,8 @@ from __future__ import annotations
 
 # This code makes clients shorten the conversation.
 CONTEXT_FULL = "context_length_exceeded"
+# The message of `Unavailable` while a worker ends.
+ENDING = "the proxy is about to end, for a restart or a new release; send the request again"
 
 
 class ProxyError(Exception):
@@ -264,10 +265,6 @@ class ClientGone(ProxyError):
     """The client closed its connection, so no response can be sent."""
 
     status = 499
-
-
-class NotKept(ProxyError):
-    """The response store cannot be used, or a response exceeds the size of the whole store."""
 
 
 class RulesError(ProxyError):

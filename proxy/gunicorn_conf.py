@@ -10,6 +10,7 @@ import contextlib
 import glob
 import importlib
 import importlib.util
+import itertools
 import os
 import resource
 import secrets
@@ -113,8 +114,12 @@ VIA_VARIABLE = "VLLM_TOOL_PROXY_VIA"
 # The folder that the workers share, and the process id of its master. Without the prefix of settings, a release that
 # does not know the variable starts under a master that sets it.
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
+# The number of reloads that SIGHUP has requested.
+SIGNALS_VARIABLE = "VLLM_TOOL_PROXY_SIGNALS"
 # prometheus-client reads this when a worker imports it.
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+# The worker's place, which names its metrics files.
+PLACE_VARIABLE = "VLLM_TOOL_PROXY_PLACE"
 
 
 def _shared_folder() -> str:
@@ -130,9 +135,8 @@ def _shared_folder() -> str:
     if not (os.path.isabs(folder) and os.access(folder, os.W_OK | os.X_OK)):
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
-    for name in ("rules-in-force", "reload-requested"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(folder, name))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(folder, "rules-in-force"))
     metrics = os.path.join(folder, "metrics")
     shutil.rmtree(metrics, ignore_errors=True)
     os.mkdir(metrics, 0o700)
@@ -151,18 +155,24 @@ def on_starting(server: Any) -> None:
 
 def on_reload(server: Any) -> None:
     """Ask the first new worker to read the rules file."""
-    request = os.path.join(_shared_folder(), "reload-requested")
-    os.close(os.open(request, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+    os.environ[SIGNALS_VARIABLE] = str(int(os.environ.get(SIGNALS_VARIABLE) or 0) + 1)
 
 
 def pre_fork(server: Any, worker: Any) -> None:
-    """Create the workers' folder if it is missing: a worker that cannot start stops the master."""
+    """Create the workers' folder if it is missing: a worker that cannot start stops the master.
+
+    Give the worker the first free place of this master; another one may still run (SIGUSR2).
+    """
     _shared_folder()
+    taken = {getattr(each, "place", "") for each in server.WORKERS.values()}
+    places = (f"{os.getpid()}-{number}" for number in itertools.count())
+    worker.place = os.environ[PLACE_VARIABLE] = next(place for place in places if place not in taken)
 
 
 def child_exit(server: Any, worker: Any) -> None:
-    """Remove the gauges of an ended worker, as prometheus-client requires. The next worker adds up its counters."""
-    for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{worker.pid}.db")):
+    """Remove the gauges of an ended worker, as prometheus-client requires."""
+    place = getattr(worker, "place", worker.pid)  # an earlier release gave no places
+    for gauges in glob.glob(os.path.join(_shared_folder(), "metrics", f"gauge_live*_{place}.db")):
         os.unlink(gauges)
 
 

@@ -11,14 +11,14 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import msgspec
 
-from proxy.cli.configuration import File
-from proxy.cli.merging import NotMergeableError, in_the_way, merged, other_models
+from proxy.cli.configuration import KEY, File, with_key
+from proxy.cli.merging import NotMergeableError, merged, other_models
 from proxy.cli.output import CommandError, Status
 from proxy.doctor.rule import replace_file
 from proxy.json import load_json
@@ -42,13 +42,10 @@ class _Change:
 
 @dataclass(slots=True)
 class _Record:
-    """The changes for an agent. `folders` are those created, outer ones first. `first` is the digest of a command that
-    was run.
-    """
+    """The changes for an agent. `folders` are those created, outer ones first."""
 
     files: dict[str, _Change]
     folders: list[str]
-    first: str
 
 
 class AgentFiles:
@@ -59,51 +56,31 @@ class AgentFiles:
         try:
             self._record = msgspec.convert(load_json(self._path.read_bytes()), _Record)
         except FileNotFoundError:
-            self._record = _Record({}, [], "")
+            self._record = _Record({}, [])
         except (OSError, ValueError, msgspec.ValidationError) as error:
             message = f"{self._path}, the record of what was written, cannot be read; restore the copies by hand"
             raise CommandError(Status.NOT_WRITTEN, message) from error
         self._saved = asdict(self._record)
 
-    def write(self, files: Sequence[File]) -> list[str]:
-        """Merge all files; return a line for each. If one cannot be merged, nothing is written."""
-        planned = [(_real(file.path), *_plan(file)) for file in files]
+    def write(self, files: Sequence[File], key: str = "") -> list[str]:
+        """Merge all files; return a line for each. If one cannot be merged, nothing is written.
+
+        A file that gets the proxy's `key` is for this user only.
+        """
+        planned = [(_real(file.path), *_plan(file, key)) for file in files]
         lines = []
         try:
-            for path, before, after, note in planned:
+            for path, before, after, is_secret, note in planned:
                 if before == after:
                     lines.append(f"{path}: nothing to change{note}")
                     continue
                 kept = self._keep(path, before)
-                _replace(path, after, _PRIVATE if before is None else path.stat().st_mode & 0o7777)
+                _replace(path, after, _PRIVATE if before is None or is_secret else path.stat().st_mode & 0o7777)
                 self._record.files[str(path)].written = _digest(after)
                 lines.append(f"{path}: written{kept}{note}")
         finally:
             self._save()
         return lines
-
-    def run(self, words: Sequence[str], path: str, run: Callable[[], None]) -> str:
-        """Run a command that writes a file, unless it has run and the file is unchanged; return a line about it."""
-        place = _real(path)
-        digest = _digest("\0".join(words).encode())
-        before = _bytes(place)
-        change = self._record.files.get(str(place))
-        if change is not None and self._record.first == digest and _digest(before or b"") == change.written:
-            return f"{place}: nothing to change"
-        note = self._keep(place, before)
-        if before is not None:
-            place.chmod(place.stat().st_mode & _PRIVATE)  # before a key is written to it
-        try:
-            run()
-            after = _bytes(place)
-            if after is None:
-                raise CommandError(Status.NOT_WRITTEN, f"{words[0]} did not write {place}")
-            place.chmod(place.stat().st_mode & _PRIVATE)
-            self._record.files[str(place)].written = _digest(after)
-            self._record.first = digest
-        finally:
-            self._save()
-        return f"{place}: written by {words[0]}{note}"
 
     def restore(self) -> list[str]:
         """Restore all files; return a line for each.
@@ -175,19 +152,20 @@ class AgentFiles:
             _replace(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
 
 
-def _plan(file: File) -> tuple[bytes | None, bytes, str]:
-    """Return a file's bytes before and after, and a note on removed keys and on models that bypass the proxy."""
+def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
+    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on models that bypass the
+    proxy.
+    """
     try:
         before = _bytes(_real(file.path))
         if before is not None and len(before) > MAX_AGENT_FILE:
             raise NotMergeableError("it is larger than 4 MB")
         text = (before or b"").decode()
-        removed = ", ".join(map(".".join, in_the_way(text, file)))
-        note = f"; removed, because it overrides the proxy: {removed}" if removed else ""
         remaining = ", ".join(map(".".join, other_models(text, file)))
-        if remaining:
-            note += f"; kept, although it bypasses the proxy: {remaining}"
-        return before, merged(text, file).encode(), note
+        note = f"; kept, although it bypasses the proxy: {remaining}" if remaining else ""
+        content = json.dumps(file.content)
+        filled = replace(file, content=json.loads(with_key(content, key)))
+        return before, merged(text, filled).encode(), KEY in content, note
     except (NotMergeableError, UnicodeDecodeError) as error:
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         message = f"{file.path} is unchanged: {why}; add by hand what the command prints without --write"

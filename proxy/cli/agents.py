@@ -100,7 +100,6 @@ def _configured(agent: str, values: Values, **more: str) -> Configuration:
             Format(file.get("format", "JSON")),
             file["content"],
             own=file.get("own", False),
-            without=tuple(map(tuple, file.get("without", ()))),
             rivals=tuple(map(tuple, file.get("rivals", ()))),
         )
         for file in data.get("files", ())
@@ -110,8 +109,6 @@ def _configured(agent: str, values: Values, **more: str) -> Configuration:
         environment={name: str(value) for name, value in data.get("variables", {}).items()},
         unset=tuple(data.get("rivals", ())),
         files=tuple(files),
-        first=tuple(data.get("first", ())),
-        written=values.place(*data["written"]) if "written" in data else "",
         notes=tuple(data.get("notes", ())),
     )
 
@@ -119,18 +116,18 @@ def _configured(agent: str, values: Values, **more: str) -> Configuration:
 def _claude(values: Values) -> Configuration:
     usual = _configured("claude", values)
     prompt = values.environment.get(_CLAUDE_PROMPT) or "0"
-    settings: JsonObject = {"env": {**usual.environment, _CLAUDE_PROMPT: prompt}}
-    rivals = usual.unset
+    # An empty variable counts as not set, and overrides the shell's.
+    settings: JsonObject = {"env": {**dict.fromkeys(usual.unset, ""), **usual.environment, _CLAUDE_PROMPT: prompt}}
     if values.key_name:
         # A token would override the command.
+        as_object(settings["env"])[_CLAUDE_TOKEN] = ""
         settings["apiKeyHelper"] = f'printf %s "${values.key_name}"'
-        rivals = (*rivals, _CLAUDE_TOKEN)
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
     is_small = values.context is not None and values.context < _CLAUDE_SMALL
     return replace(
         usual,
         environment={**usual.environment, _CLAUDE_TOKEN: values.key, _CLAUDE_PROMPT: prompt},
-        files=(File(path, Format.JSON, settings, optional=True, without=tuple(("env", name) for name in rivals)),),
+        files=(File(path, Format.JSON, settings, optional=True),),
         notes=(_CLAUDE_NOTE,) if is_small and prompt == "0" else (),
     )
 
@@ -138,10 +135,9 @@ def _claude(values: Values) -> Configuration:
 def _launch_claude(values: Values) -> Configuration:
     """Settings on the command line override every file of the user and the project; files override the environment."""
     usual = _claude(values)
-    (file,) = usual.files
-    # An empty variable counts as not set. The length of its instructions is left to the user's own settings.
-    settings = expected({"env": {name: "" for _, name in file.without}}, file.content)
-    settings["env"] = {name: value for name, value in as_object(settings["env"]).items() if name != _CLAUDE_PROMPT}
+    settings = usual.files[0].content
+    # The length of its instructions is left to the user's own settings.
+    del as_object(settings["env"])[_CLAUDE_PROMPT]
     return replace(usual, command=("claude", "--settings", json.dumps(settings)), files=())
 
 
@@ -242,11 +238,11 @@ def _launch_cline(values: Values) -> Configuration:
     A session runs in its own process: the daemon that Cline shares between sessions would keep these providers for the
     user's later sessions.
     """
-    data, path = _data("cline", values), f"{values.folder}/providers.json"
+    usual, path = _configured("cline", values), f"{values.folder}/providers.json"
     return Configuration(
-        command=tuple(data["command"]),
+        command=usual.command,
         environment={"CLINE_PROVIDER_SETTINGS_PATH": path, "CLINE_SESSION_BACKEND_MODE": "local"},
-        private={"providers.json": json.dumps(data["providers"])},
+        private={"providers.json": json.dumps(usual.files[0].content)},
     )
 
 

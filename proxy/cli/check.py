@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
-import ipaddress
 import json
 import os
 import re
 import resource
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 from yaml.nodes import MappingNode, Node, SequenceNode
 
@@ -52,8 +52,6 @@ _VALUES = ("default_value", "fallback_value", "valid_values", "sampling")
 # `qwen2.*` may be a glob: it matches qwen2.5.
 _REGULAR_EXPRESSION = re.compile(r"(?<![0-9])\.\*|^\^|\$$|\\[dws]")
 
-_Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 
 def check_command(flags: dict[str, str], *, as_json: bool) -> None:
     """Run `check`. Raises RulesError."""
@@ -94,7 +92,10 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
     folder = working_folder(env)
     flags |= {name: str(folder / flags[name]) for name in _PATHS if flags.get(name)}
     settings, rules = load(flags, env, text)
-    _refuse_own_address(settings, (settings.upstream, *rules.urls))
+    for url in (settings.upstream, *rules.urls):
+        if _is_own_address(url, settings):
+            fix = "give the address of the model server, or listen on another port with --port"
+            raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
     return settings, rules
 
 
@@ -159,57 +160,35 @@ def is_activated(env: Mapping[str, str]) -> bool:
     return env.get("LISTEN_PID") == str(os.getpid()) and env.get("LISTEN_FDS", "0") != "0"
 
 
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 def try_port(host: str, port: int) -> None:
     """Bind as gunicorn does. Raises OSError if the port cannot be used."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+    with socket.socket(_family(host)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
 
 
-def _refuse_own_address(settings: Settings, urls: Sequence[str]) -> None:
-    """Raise RulesError if a model server's URL leads to the address that the proxy listens on."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    own = {_ip(place[0]) for _, place in _looked_up(settings.host, settings.port, family)}
-    for url in urls:
-        _, host, port = origin(url)
-        for address in _local_addresses(host, port) if port == settings.port else ():
-            # A listener on `::` accepts IPv4 too.
-            if any(address == each or (each.is_unspecified and each.version >= address.version) for each in own):
-                fix = "give the address of the model server, or listen on another port with --port"
-                raise RulesError(f"upstream {url} is the address that this proxy listens on; {fix}")
+def _is_own_address(url: str, settings: Settings) -> bool:
+    """Return whether a URL leads to the address that the proxy listens on.
 
-
-def _local_addresses(host: str, port: int) -> Iterator[_Ip]:
-    """Yield the addresses of a host that belong to this machine.
-
-    Nothing is sent: a connected UDP socket shows the route. An address of the machine is its own source; `0.0.0.0` and
-    `::` become the loopback address.
+    The kernel decides: two sockets cannot be bound to one port of the same address, or of one that includes it.
     """
-    for family, place in _looked_up(host, port):
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(place)
-                source, target = _ip(probe.getsockname()[0]), _ip(probe.getpeername()[0])
-        except OSError:
-            continue
-        if target.is_loopback or source == target:
-            yield target
-
-
-def _looked_up(host: str, port: int, family: int = 0) -> list[tuple[int, Any]]:
-    """Return family and socket address of each address of a host; [] if it is unknown."""
-    try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_DGRAM)
-    except (OSError, UnicodeError):
-        return []
-    return [(kind, place) for kind, _, _, _, place in found]
-
-
-def _ip(address: str) -> _Ip:
-    """Parse an address without its zone; return an IPv4-mapped IPv6 address as IPv4."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return mapped or ip
+    _, host, port = origin(url)
+    if port != settings.port:
+        return False
+    with contextlib.suppress(OSError), socket.socket(_family(settings.host), socket.SOCK_DGRAM) as own:
+        own.bind((settings.host, 0))
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                with socket.socket(family, socket.SOCK_DGRAM) as other:
+                    other.bind((host, own.getsockname()[1]))
+            except (OSError, UnicodeError) as error:
+                if getattr(error, "errno", 0) == errno.EADDRINUSE:
+                    return True
+    return False
 
 
 def _few_descriptors(settings: Settings) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ PROVIDER = "vllm-tool-proxy"
 # Seconds that an agent waits for a response, or for its next byte. The proxy sends a heartbeat every 10 s and waits
 # 600 s for a model server (`idle_timeout`), so the proxy's own error, which names the cause, comes first.
 PATIENCE = 900
-# Placeholder for the key in environments and command lines. It is filled in when a program is started.
+# Placeholder for the key in environments and files. It is filled in when a program is started or a file is written.
 KEY = "{key}"
 # The key of agents that require one, for a proxy that requires none.
 NO_KEY = "local"
@@ -89,9 +90,8 @@ class File:
     """A file of an agent's configuration, and the content to merge into it.
 
     `own`: the file belongs to the proxy and has no other content. `optional`: the environment has the same effect.
-    `without` are paths of keys that would override the content; they are removed. `rivals` are paths of models that the
-    user chose for a part of the agent (`*`: any key or item). They override the content for that part; they are kept,
-    and reported.
+    `rivals` are paths of models that the user chose for a part of the agent (`*`: any key or item). They override the
+    content for that part; they are kept, and reported. Strings of the content may hold KEY.
     """
 
     path: str
@@ -99,7 +99,6 @@ class File:
     content: JsonObject
     own: bool = False
     optional: bool = False
-    without: tuple[tuple[str, ...], ...] = ()
     rivals: tuple[tuple[str, ...], ...] = ()
 
 
@@ -107,8 +106,7 @@ class File:
 class Configuration:
     """The configuration of an agent. `environment` and the command lines may hold KEY.
 
-    Variables in `unset` would override it. `first` is a command to run once, which writes the file `written`. `notes`
-    are for the user.
+    Variables in `unset` would override it. `notes` are for the user.
 
     `private` are the files of `Values.folder` by name; they may hold KEY inside a JSON string. Only `launch` uses them.
     """
@@ -117,10 +115,13 @@ class Configuration:
     environment: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     files: tuple[File, ...] = ()
-    first: tuple[str, ...] = ()
-    written: str = ""
     notes: tuple[str, ...] = ()
     private: Mapping[str, str] = field(default_factory=dict)
+
+
+def with_key(text: str, key: str) -> str:
+    """Return JSON text with the key instead of its placeholder."""
+    return text.replace(KEY, json.dumps(key)[1:-1]) if key else text
 
 
 @dataclass(frozen=True, slots=True)

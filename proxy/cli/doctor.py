@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from proxy.cli.output import report, say, show
+from proxy.cli.output import named_key, report, say, show
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.display import escaped
@@ -38,7 +38,7 @@ def doctor_command(
     """Run `doctor` and return its exit status. Raises RulesError."""
     env = environment()
     settings, loaded = load({"upstream": upstream, "rules": rules}, env)
-    key = _named_key(key_env, env) if key_env else key_files(settings, loaded, env).read(loaded).upstream_key("")
+    key = named_key(key_env, env) if key_env else key_files(settings, loaded, env).read(loaded).upstream_key("")
     target = None if write is None else _target(write, loaded, env)
     if target is not None:
         loaded = rules_in(target)
@@ -62,15 +62,6 @@ def doctor_command(
         # Escaped: a line break in a model's name must not start a line.
         show(escaped(line) for line in (*lines(found), *notes))
     return HARM if found.does_harm else 0
-
-
-def _named_key(name: str, env: dict[str, str]) -> str:
-    key = env.get(name, "").strip()
-    if not key:
-        raise RulesError(f"--key-env: the variable {name!r} is not set; set it to the server's key")
-    if not (key.isascii() and key.isprintable()):
-        raise RulesError(f"--key-env: the variable {name!r} has characters that no HTTP header can carry; set it again")
-    return key
 
 
 def _target(write: str, rules: Rules, env: dict[str, str]) -> Path:

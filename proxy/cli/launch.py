@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import secrets
 import signal
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 
 from proxy import __file__ as _package_file
 from proxy.cli.check import try_port
-from proxy.cli.configuration import KEY, past_web_proxy
+from proxy.cli.configuration import KEY, past_web_proxy, with_key
 from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
@@ -107,10 +106,9 @@ def _configured(
     for note in configuration.notes:
         report(note)
     variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
-    given = past_web_proxy(configuration, values).environment
-    variables.update(zip(given, aim.filled(given.values()), strict=True))
-    key = json.dumps(aim.key)[1:-1]
-    private = {name: text.replace(KEY, key) if key else text for name, text in configuration.private.items()}
+    for name, value in past_web_proxy(configuration, values).environment.items():
+        variables[name] = aim.key if value == KEY else value
+    private = {name: with_key(text, aim.key) for name, text in configuration.private.items()}
     with _private_folder(folder, private) as held:
         yield program, command, variables, held
 

@@ -76,18 +76,6 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
 
-class _Launch(click.Command):
-    """`launch`: arguments after `--` are passed to the agent."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--") if "--" in args else len(args)
-        ctx.obj = args[at + 1 :]
-        return super().parse_args(ctx, args[:at])
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS...]"]
-
-
 class _SettingsCommand(click.Command):
     """A command with an option for each setting; its help lists them in their groups."""
 
@@ -135,7 +123,7 @@ def _help(spec: Spec) -> str:
 
 def _agent(command: _Command) -> _Command:
     """Add the argument and the options that `setup` and `launch` share."""
-    about_key = "The environment variable that holds the proxy's key. The key is written into no file."
+    about_key = "The environment variable that holds the proxy's key. Only Cline's file holds the key itself."
     for option in (
         click.option("--key-env", default="", metavar="NAME", help=about_key),
         click.option("--model", default="", metavar="NAME", help="The model; needed if the proxy has several."),
@@ -270,16 +258,16 @@ def setup(**options: Any) -> None:
     setup_command(**options)
 
 
-@commands.command(cls=_Launch, epilog=_EXITS)
+@commands.command(epilog=_EXITS)
 @_agent
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS...]")
 @click.option(
     "--upstream",
     default="",
     metavar="URL",
     help="The model server. A proxy for it is started if none listens at --url, and stopped when the agent exits.",
 )
-@click.pass_obj
-def launch(arguments: list[str], /, **options: Any) -> int:
+def launch(**options: Any) -> int:
     """Start an agent on the proxy.
 
     This applies to one run only. ARGUMENTS are passed to the agent. AGENT is claude, codex, openclaw, opencode, qwen,
@@ -292,7 +280,7 @@ def launch(arguments: list[str], /, **options: Any) -> int:
     """
     from proxy.cli.launch import launch_command  # noqa: PLC0415
 
-    return launch_command(**options, arguments=arguments)
+    return launch_command(**options)
 
 
 @commands.group(no_args_is_help=False)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 import tomlkit
 from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Comment, InlineTable, Item, Key, Table
+from tomlkit.items import AoT, Comment, InlineTable, Table
 
 from proxy.cli.configuration import PROVIDER, File, Format
 from proxy.json import Json, JsonObject
@@ -27,8 +27,6 @@ _TRAILING = re.compile(rf"({_STRING}|[\[{{,]\s*,)|,(?=\s*[}}\]])")
 _SIGN = re.compile(r"\S")
 _COMMA = re.compile(r"\s*,")
 _BLANK = " \t\r\n"
-
-_Edit = tuple[int, int, str]
 
 
 class NotMergeableError(Exception):
@@ -42,42 +40,15 @@ def merged(text: str, file: File) -> str:
     """
     if file.own:
         return _json_dumps(file.content)
-    for path in in_the_way(text, file):
-        pruned = read(text, file.format)
-        _remove(pruned, path)
-        text = _json_without(text, path) if file.format is Format.JSON else _toml_without(text, path)
-        if not _says(text, file.format, pruned):
-            raise NotMergeableError(f"{'.'.join(path)} would override it, and cannot be removed safely")
     before = read(text, file.format)
     wanted = expected(before, file.content)
     if repr(wanted) == repr(before) and text.strip():  # 1 == True
         return text
     edit = _json_edited if file.format is Format.JSON else _toml_edited
     after = edit(text, file.content)
-    if not _says(after, file.format, wanted):
+    if read(after, file.format) != wanted:
         raise NotMergeableError("its form cannot be edited safely")
     return after
-
-
-def _remove(content: Any, path: Sequence[str]) -> None:
-    for key in path[:-1]:
-        content = content[key]
-    if isinstance(content[path[-1]], (Table, AoT)):
-        raise NotMergeableError(f"{'.'.join(path)} would override it, and is a table; remove it")
-    del content[path[-1]]
-
-
-def _says(text: str, format: Format, wanted: JsonObject) -> bool:
-    try:
-        return read(text, format) == wanted
-    except NotMergeableError:
-        return False
-
-
-def in_the_way(text: str, file: File) -> list[tuple[str, ...]]:
-    """Return the paths of the keys in a text that would override the file's content. Raises NotMergeableError."""
-    content = {} if file.own else read(text, file.format)
-    return [path for path in file.without if any(True for _ in _found(content, path))]
 
 
 def other_models(text: str, file: File) -> list[tuple[str, ...]]:
@@ -138,7 +109,10 @@ def _toml_edited(text: str, content: JsonObject) -> str:
     if has_crlf:
         text = text.replace("\r\n", "\n")
     try:
-        document = _toml_parsed(text)
+        document = tomlkit.parse(text)
+        # tomlkit moves tables such as `[a.b]`, then `[[c]]`, then `[a.d]`.
+        if tomlkit.dumps(document) != text:
+            raise NotMergeableError("the order of its tables cannot be edited safely")
         added = _toml_merge(document, content)
         after = tomlkit.dumps(document)
         if added:
@@ -148,23 +122,6 @@ def _toml_edited(text: str, content: JsonObject) -> str:
     except (TOMLKitError, RecursionError) as error:
         raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error
     return after.replace("\n", "\r\n") if has_crlf else after
-
-
-def _toml_without(text: str, path: Sequence[str]) -> str:
-    try:
-        document = _toml_parsed(text)
-        _remove(document, path)
-        return tomlkit.dumps(document)
-    except (TOMLKitError, RecursionError) as error:
-        raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error
-
-
-def _toml_parsed(text: str) -> tomlkit.TOMLDocument:
-    """Parse a text. Raises NotMergeableError if tomlkit would move tables: `[a.b]`, then `[[c]]`, then `[a.d]`."""
-    document = tomlkit.parse(text)
-    if tomlkit.dumps(document) != text:
-        raise NotMergeableError("the order of its tables cannot be edited safely")
-    return document
 
 
 def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObject:
@@ -201,12 +158,10 @@ def _toml_insert(table: MutableMapping[str, Any], key: str, value: Json) -> None
     if not isinstance(container, Container):
         table[key] = value
         return
-
-    def is_value(key: Key | None, item: Item) -> bool:
-        return key is not None and (key.is_dotted() or not isinstance(item, (Table, AoT)))
-
-    body = container.body
-    at = max((index + 1 for index, entry in enumerate(body) if is_value(*entry)), default=0)
+    body, at = container.body, 0
+    for index, (name, item) in enumerate(body, 1):
+        if name is not None and (name.is_dotted() or not isinstance(item, (Table, AoT))):
+            at = index
     rest = body[at:]
     del body[at:]
     container.append(key, value)
@@ -242,9 +197,9 @@ def json_loads(text: str) -> Json:
     return value
 
 
-def _json_dumps(content: JsonObject, unit: str = "  ") -> str:
+def _json_dumps(content: JsonObject) -> str:
     """Return the text of a new file."""
-    return json.dumps(content, indent=unit, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _json_edited(text: str, content: JsonObject) -> str:
@@ -252,36 +207,9 @@ def _json_edited(text: str, content: JsonObject) -> str:
     if not text.strip():
         return _json_dumps(content)
     document = _Document(text)
-    starts = (document.line_start(member.key) for member in document.members(document.root).values())
-    unit = next((indent for indent in starts if indent and not indent.strip(_BLANK)), "  ")
-    return document.edited(document.merging(document.root, content, unit))
-
-
-def _json_without(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at a path, which must exist, and without its line if that is left blank."""
-    document = _Document(text)
-    at = document.root
-    for name in path[:-1]:
-        at = document.members(at)[name].start
-    members = document.members(at)
-    start, _, _, end = members[path[-1]]
-    edits = list[_Edit]()
-    comma = document.comma(end)
-    if comma is None:
-        # The last member: remove the comma before it.
-        before = max((each.end for each in members.values() if each.end <= start), default=start)
-        comma = document.comma(before) if before < start else None
-        edits += [] if comma is None else [(comma, comma + 1, "")]
-    elif comma == end:
-        end += 1
-        end += len(text[end:]) - len(text[end:].lstrip(" \t"))
-    else:  # the comma follows a comment
-        edits.append((comma, comma + 1, ""))
-    indent = document.line_start(start)
-    rest = re.compile(r"[ \t]*\r?\n").match(text, end)
-    if rest is not None and not indent.strip(_BLANK):
-        start, end = start - len(indent), rest.end()
-    return document.edited([*edits, (start, end, "")])
+    for start, end, new in sorted(document.merging(document.root, content), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 def _blanked(text: str, pattern: re.Pattern[str]) -> str:
@@ -317,29 +245,18 @@ class _Document:
             at = self._after_blanks(end)
         return members
 
-    def comma(self, at: int) -> int | None:
-        """Return the place of the comma after the value that ends at `at`, or None."""
-        found = _COMMA.match(self._bare, at)
-        return found.end() - 1 if found else None
-
     def line_start(self, at: int) -> str:
         """Return the part of the line before a place."""
         return self._text[self._text.rfind("\n", 0, at) + 1 : at]
 
-    def edited(self, edits: Iterable[_Edit]) -> str:
-        """Return the text with these replacements made."""
-        text = self._text
-        for start, end, new in sorted(edits, reverse=True):
-            text = text[:start] + new + text[end:]
-        return text
-
-    def merging(self, at: int, content: JsonObject, unit: str) -> Iterator[_Edit]:
-        """Yield the edits that merge the content into the object at a place."""
+    def merging(self, at: int, content: JsonObject, unit: str = "") -> Iterator[tuple[int, int, str]]:
+        """Yield the edits that merge the content into the object at a place. `unit` is that of the outermost object."""
         members = self.members(at)
-        indents = (self.line_start(member.key) for member in members.values())
+        starts = [self.line_start(member.key) for member in members.values()]
+        indents = [start for start in starts if not start.strip(_BLANK)]
+        unit = unit or next(filter(None, indents), "  ")
         line = self.line_start(at)
-        usual = line[: len(line) - len(line.lstrip(_BLANK))] + unit
-        indent = next((before for before in indents if not before.strip(_BLANK)), usual)
+        indent = indents[0] if indents else line[: len(line) - len(line.lstrip(_BLANK))] + unit
         newline = "\r\n" if "\r\n" in self._text else "\n"
 
         def dumped(value: Json) -> str:
@@ -365,7 +282,7 @@ class _Document:
             end = brace
         if members:
             last = max(member.end for member in members.values())
-            if self.comma(last) is None:
+            if not _COMMA.match(self._bare, last):
                 if last == start:
                     new = f",{new}"
                 else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from proxy.display import escaped
@@ -29,6 +29,17 @@ class CommandError(Exception):
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+def named_key(name: str, variables: Mapping[str, str]) -> str:
+    """Return the key in the variable that `--key-env` names. Raises CommandError."""
+    key = variables.get(name, "").strip()
+    if not key:
+        raise CommandError(Status.USAGE, f"--key-env {name}: the variable is not set, or is empty; set it")
+    if not (key.isascii() and key.isprintable()):
+        words = "the variable has characters that no HTTP header can carry; set it again"
+        raise CommandError(Status.USAGE, f"--key-env {name}: {words}")
+    return key
 
 
 def report(line: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
 from proxy.display import escaped
 from proxy.engine.engine import Engine
-from proxy.engine.events import CallClosed, Event, Unchanged
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
 from proxy.exchange.plan import make_task
@@ -33,7 +32,6 @@ from proxy.healing.reasoning import thoughts_of
 from proxy.json import load_json, objects_in
 from proxy.library import offered_tools
 from proxy.notations.toolset import ToolSet
-from proxy.repair.policy import Policy
 from proxy.repair.record import Repair
 from proxy.repair.text_report import explained, read_text, reasons, text_json
 from proxy.web.thinking import thoughts_in_text
@@ -101,22 +99,11 @@ def _tools(file: str) -> ToolSet:
 
 
 @dataclass(frozen=True, slots=True)
-class CallReport:
-    """A call: the text of the model, the arguments for the client, and its repairs."""
-
-    index: int
-    name: str
-    arguments: str
-    written: str
-    repairs: tuple[Repair, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class CaptureReport:
     """A captured answer, processed again: `before` is the model server's answer, `after` is the client's.
 
-    `repairs` are those that belong to no call. `refused` counts rejected calls by reason, and `places` describes their
-    places. `crashes` are defects of the engine. `swallowed`: tokens were used, but the reply is empty.
+    `refused` counts rejected calls by reason, and `places` describes their places. `crashes` are defects of the engine.
+    `swallowed`: tokens were used, but the reply is empty.
     """
 
     model: str
@@ -127,7 +114,6 @@ class CaptureReport:
     changed: bool
     before: ReplyView
     after: ReplyView
-    calls: tuple[CallReport, ...]
     repairs: tuple[Repair, ...]
     refused: dict[str, int]
     places: tuple[str, ...]
@@ -135,37 +121,19 @@ class CaptureReport:
     swallowed: bool
 
 
-class _Calls:
-    """Collects the complete calls of a reply from its events."""
-
-    def __init__(self) -> None:
-        self.closed: list[CallClosed] = []
-
-    def observe(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if isinstance(event, Unchanged):
-                self.observe(event.events)
-            elif isinstance(event, CallClosed):
-                self.closed.append(event)
-
-
 def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureReport:
     """Process a captured answer under these settings and rules."""
     chat = captured.chat
     profile = rules.profile(chat.model, captured.client or settings.client)
     options = ChatOptions(chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning)
-    engine, calls, crashes = _engine(captured, profile, settings, rules), _Calls(), list[Exception]()
-    data, swallowed = _answer(captured, engine, options, calls, crashes)
+    engine, crashes = _engine(captured, profile, settings, rules), list[Exception]()
+    data, swallowed = _answer(captured, engine, options, crashes)
     before = view_reply(captured.body, streamed=captured.streamed)
-    sources, places = _sources(captured, before, rules.policy(chat.model))
-    reports, others = [], [*engine.audit]
-    for call in calls.closed:
-        in_text = next((repair.before for repair in call.fixes if repair.notation), "")
-        source = in_text or next(sources.get(call.choice, iter(())), "")
-        reports.append(CallReport(call.index, call.call.name, call.call.arguments, source, tuple(call.fixes)))
-        for repair in call.fixes:
-            if repair in others:
-                others.remove(repair)
+    places: list[str] = []
+    if engine.refusals and chat.tools is not None:
+        for choice in before.choices.values():
+            policy = rules.policy(chat.model)
+            places += read_text(choice.text, chat.tools, policy, stopped=captured.complete).refused
     return CaptureReport(
         model=chat.model,
         status=captured.status,
@@ -175,42 +143,26 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
         changed=data != captured.body,
         before=before,
         after=view_reply(data, streamed=captured.status == 200 and chat.stream),
-        calls=tuple(reports),
-        repairs=tuple(others),
+        repairs=engine.audit,
         refused={**engine.refusals},
-        places=tuple(places) if engine.refusals else (),
+        places=tuple(places),
         crashes=tuple(f"{type(error).__name__}: {error}" for error in crashes),
         swallowed=swallowed and options.parsed,
     )
 
 
-def _answer(
-    captured: Captured, engine: Engine, options: ChatOptions, calls: _Calls, crashes: list[Exception]
-) -> tuple[bytes, bool]:
+def _answer(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> tuple[bytes, bool]:
     """Return the answer for the client, and whether the server used tokens for an empty reply."""
     if captured.status != 200:
         return captured.body, False
     if captured.streamed:
-        reply = StreamReply(engine, new_writer(options), crashes.append, listener=calls)
+        reply = StreamReply(engine, new_writer(options), crashes.append)
         return _streamed(captured, reply), reply.swallowed
-    data = _whole(captured, engine, options, calls, crashes)
+    data = _whole(captured, engine, options, crashes)
     try:
         return data, says_nothing(read_whole(captured.body))
     except ProxyError:
         return data, False
-
-
-def _sources(
-    captured: Captured, before: ReplyView, policy: Policy
-) -> tuple[dict[int, Iterator[str]], list[str]]:
-    """Return the server's text of each structured call, by choice, and the rejected places of the text."""
-    sources: dict[int, Iterator[str]] = {}
-    places: list[str] = []
-    for number, choice in before.choices.items():
-        sources[number] = (f"{call.name} {call.arguments}" for _, call in sorted(choice.tool_calls.items()))
-        if captured.chat.tools is not None:
-            places += read_text(choice.text, captured.chat.tools, policy, stopped=captured.complete).refused
-    return sources, places
 
 
 def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rules) -> Engine:
@@ -250,13 +202,13 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     return data + end if reply.started else end
 
 
-def _whole(captured: Captured, engine: Engine, options: ChatOptions, calls: _Calls, crashes: list[Exception]) -> bytes:
+def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
     failure: ProxyError
     try:
-        answer, body = read_answer(captured.body)
+        answer, data = read_answer(captured.body)
         if captured.chat.stream:
-            return answer_as_stream(answer, engine, new_writer(options, expand=True), calls)
-        return answer_as_answer(body, answer, engine, ChatDialect(options), calls)
+            return answer_as_stream(answer, engine, new_writer(options, expand=True))
+        return answer_as_answer(data, answer, engine, ChatDialect(options))
     except ProxyError as error:
         failure = error
     except Exception as error:  # the outermost boundary of the engine
@@ -264,11 +216,12 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, calls: _Cal
         if not captured.chat.stream:
             return captured.body
         failure = InternalError("the proxy failed while it read the answer")
-    return sse.encode(error_body(failure)) if captured.chat.stream else error_body(failure)
+    body = error_body(failure)
+    return sse.encode(body) if captured.chat.stream else body
 
 
 def lines(report: CaptureReport) -> Iterator[str]:
-    """Yield lines about a captured answer, safe for a terminal: before, after, calls, other repairs, rejections."""
+    """Yield lines about a captured answer, safe for a terminal: before, after, repairs, rejections."""
     kind = "a stream" if report.streamed else "a whole answer"
     end = ", too long to be captured whole" if report.truncated else "" if report.complete else ", incomplete"
     yield f"capture: model {escaped(report.model)}, {kind}, status {report.status}{end}"
@@ -277,34 +230,20 @@ def lines(report: CaptureReport) -> Iterator[str]:
     yield "after:" if report.changed else "after: unchanged"
     if report.changed:
         yield from _view(report.after)
-    for call in report.calls:
-        yield f"call {call.index}: {escaped(call.name)}{'' if call.repairs else ', unchanged'}"
-        yield from _block("the model wrote", call.written)
-        if call.repairs:
-            yield from _block("the client gets", call.arguments)
-        for repair in call.repairs:
-            yield from _repair(repair, call.name)
-    if report.repairs:
-        yield "other repairs:"
     for repair in report.repairs:
-        yield from _repair(repair, "")
+        tool = f", tool {escaped(repair.tool)}" if repair.tool else ""
+        yield f"repair {escaped(repair.id)}{tool}: {escaped(repair.why)}"
+        if repair.before != repair.after:
+            yield from _block("before", repair.before)
+            yield from _block("after", repair.after)
     for reason, count in sorted(report.refused.items()):
         yield f"not a call ({escaped(reason)}, {count}): {reasons().get(reason, 'see the log')}"
     yield from (f"  {escaped(place)}" for place in report.places)
     yield from (f"the engine failed: {escaped(crash)}" for crash in report.crashes)
     if report.swallowed:
         yield "tokens were used for an empty reply: the server's tool parser may have swallowed a call (parse: proxy)"
-    if not (report.repairs or any(call.repairs for call in report.calls) or report.refused or report.crashes):
+    if not (report.repairs or report.refused or report.crashes):
         yield "nothing repaired, nothing rejected"
-
-
-def _repair(repair: Repair, called: str) -> Iterator[str]:
-    """Yield a repair; `called` is the tool of the call under which it is listed."""
-    tool = f", tool {escaped(repair.tool)}" if repair.tool not in ("", called) else ""
-    yield f"  repair {escaped(repair.id)}{tool}: {escaped(repair.why)}"
-    if repair.before != repair.after and not repair.notation:  # a call in text is reported with both already
-        for title, text in (("before", repair.before), ("after", repair.after)):
-            yield from (f"  {line}" for line in _block(title, text))
 
 
 def _view(seen: ReplyView) -> Iterator[str]:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from proxy import SERVICE
 from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
-from proxy.config.load import own_url
+from proxy.config.load import KEY_VARIABLE, own_url
 from proxy.config.settings import Settings, server_url
 from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
@@ -86,7 +86,8 @@ class ProxyFacts:
             raise CommandError(Status.NOT_THERE, message)
         status, body = self._get(MODELS)
         if status in (401, 403):
-            raise CommandError(Status.USAGE, key_refused(status, self._key_name))
+            other = "" if self._key_name else f", or set {KEY_VARIABLE} if the model server wants it"
+            raise CommandError(Status.USAGE, key_refused(status, self._key_name) + other)
         cards = read_cards(body) if status == 200 else ()
         if not cards:
             answer = "is empty" if status == 200 and body else f"cannot be read (status {status})"

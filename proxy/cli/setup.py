@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,13 @@ import click
 
 from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
-from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy
+from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy, with_key
 from proxy.cli.merging import merged
-from proxy.cli.output import NAME, CommandError, Status, show
+from proxy.cli.output import NAME, CommandError, Status, named_key, show
 from proxy.cli.proxy_facts import ProxyFacts, plain_url
 from proxy.config.load import environment, load, own_url
 from proxy.display import escaped
 
-_SECONDS_OF_FIRST = 120
 # With a smaller context, some agents compact immediately or send nothing at all.
 _FEW = 24576
 
@@ -55,10 +53,6 @@ class Target:
         values = facts.served(self.model)
         return replace(values, key_name=self.key_name, home=str(self.home), environment=self.variables)
 
-    def filled(self, words: Iterable[str]) -> list[str]:
-        """Return words with the key instead of its placeholder."""
-        return [self.key if word == KEY else word for word in words]
-
     def program(self, name: str) -> str:
         """Return the path of a program. Raises CommandError."""
         program = shutil.which(name, path=self.variables.get("PATH"))
@@ -86,9 +80,7 @@ def target(
         if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key_env):
             message = f"--key-env {key_env!a} is not the name of a variable in capitals, such as PROXY_KEY"
             raise CommandError(Status.USAGE, message)
-        key = variables.get(key_env, "")
-        if not key.strip():
-            raise CommandError(Status.USAGE, f"--key-env {key_env}: the variable is not set, or is empty; set it")
+        key = named_key(key_env, variables)
     return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
 
 
@@ -115,14 +107,9 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
     for file in configuration.files:
         instead = "instead of the environment: " if file.optional else ""
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
-        yield merged("", file).rstrip("\n")
-        if file.without:
-            yield f"# remove keys that would override it: {', '.join(map('.'.join, file.without))}"
+        yield with_key(merged("", file), f"${values.key_name}").rstrip("\n")
         if file.rivals:
             yield f"# models set here bypass the proxy: {', '.join(map('.'.join, file.rivals))}"
-    if configuration.first:
-        yield f"\n# run once; it writes {configuration.written}"
-        yield _shown(configuration.first, values)
     if configuration.command:
         yield from ("\n# start", _shown(configuration.command, values))
     yield from _notes(configuration, values)
@@ -158,38 +145,9 @@ def _shown(words: Sequence[str], values: Values) -> str:
 
 
 def _written(aim: Target, values: Values, configuration: Configuration) -> Iterator[str]:
-    """Write the agent's files, or let its own command do that; yield lines about it."""
+    """Write the agent's files; yield lines about it."""
     yield from _title(aim.agent, values)
-    files = AgentFiles(aim.agent.name, aim.state)
-    yield from files.write(configuration.files)
-    if configuration.first:
-        words = configuration.first
-        program = aim.program(words[0])
-        yield files.run(words, configuration.written, lambda: _run_first(program, aim, words))
-    winning = [name for name in configuration.unset if aim.variables.get(name)]
-    if winning:
-        yield f"\n# set in this shell, and overriding it; `launch` removes them\nunset {' '.join(winning)}"
+    yield from AgentFiles(aim.agent.name, aim.state).write(configuration.files, aim.key)
     if configuration.environment and not any(file.optional for file in configuration.files):
         yield from ("\n# its environment, which `launch` sets", *_environment(configuration, values))
     yield from _notes(configuration, values)
-
-
-def _run_first(program: str, aim: Target, words: Sequence[str]) -> None:
-    """Run the command that must run once. Raises CommandError, whose message never shows the key."""
-    command = f"{words[0]} {words[1]}"
-    try:
-        done = subprocess.run(
-            [program, *aim.filled(words)[1:]],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS_OF_FIRST,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{command} did not finish: {type(error).__name__}") from error
-    if done.returncode:
-        output = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
-        message = f"{command} failed with status {done.returncode}: {output[-1]}"
-        raise CommandError(Status.NOT_WRITTEN, message.replace(aim.key, KEY) if aim.key else message)

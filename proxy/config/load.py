@@ -24,7 +24,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec, origin
-from proxy.config.yaml_nodes import MAX_BYTES, compose, entries, nearest, place_of, shown
+from proxy.config.yaml_nodes import MAX_BYTES, compose, entries, nearest, shown
 from proxy.display import cut, escaped
 from proxy.errors import RulesError
 
@@ -261,17 +261,13 @@ def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile:
 
 def open_to_all(settings: Settings, keys: Keys) -> str:
     """Return a warning if other machines can use the proxy without a key, else ""."""
-    if keys.clients or is_loopback(settings.host):
+    try:
+        is_local = ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        is_local = settings.host == "localhost"
+    if keys.clients or is_local:
         return ""
     return f"{bind(settings)} is open to the network, and the proxy asks for no key (client_keys)"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach the address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def bind(settings: Settings) -> str:
@@ -297,26 +293,25 @@ def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: 
 
 
 class Entry(NamedTuple):
-    """An entry of a section: `models Qwen*: {parse: proxy}` at `rules.yaml:3`. Its `title` is `Qwen*`."""
+    """An entry of a section: `models Qwen*: {parse: proxy}`. Its `title` is `Qwen*`."""
 
     section: str
     title: str
     text: str
-    place: str
 
 
 @lru_cache(maxsize=4)
 def summary(text: RulesText) -> tuple[Entry, ...]:
-    """Return the entries that a valid rules file puts in force, with `text` and `place` safe to print.
+    """Return the entries that a valid rules file puts in force, with `text` safe to print.
 
     Sections that the file lacks are the built-in ones. Each fix of a tool is an entry.
     """
     in_force = {**sections(builtin_text()), **sections(text)}
     found = []
     for section in _SECTIONS:
-        for title, value, node in _entries(section, in_force[section][1]) if section in in_force else ():
+        for title, value in _entries(section, in_force[section][1]) if section in in_force else ():
             shown = escaped(cut(f"{section} {title}: {_flow(value)}", _SHOWN))
-            found.append(Entry(section, title, shown, place_of(node)))
+            found.append(Entry(section, title, shown))
     return tuple(found)
 
 
@@ -327,20 +322,20 @@ def sections(text: RulesText) -> dict[str, tuple[Node, Node]]:
     return {name: (key, node) for name, key, node in pairs if not isinstance(node, ScalarNode)}
 
 
-def _entries(section: str, node: Node) -> Iterator[tuple[str, Node, Node]]:
-    """Yield the title and the value of each entry, and the node that shows its place."""
+def _entries(section: str, node: Node) -> Iterator[tuple[str, Node]]:
+    """Yield the title and the value of each entry."""
     if isinstance(node, SequenceNode):  # models
         for item in node.value:
             rest = [pair for pair in item.value if pair[0].value != "match"]
-            yield next(value.value for key, value in item.value if key.value == "match"), MappingNode("", rest), item
+            yield next(value.value for key, value in item.value if key.value == "match"), MappingNode("", rest)
         return
-    for title, key, value in entries(node, section):
+    for title, _, value in entries(node, section):
         if section != "tools":
-            yield title, value, key
+            yield title, value
             continue
         others = [pair for pair in value.value if pair[0].value != "fixes"]
         for fix in (fix for name, _, fixes in entries(value, title) if name == "fixes" for fix in fixes.value):
-            yield title, MappingNode("", [*fix.value, *others]), fix
+            yield title, MappingNode("", [*fix.value, *others])
 
 
 def _flow(node: Node) -> str:

@@ -39,14 +39,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z
 _PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.-]+)+")
 _ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-# Names in earlier systems: flags, variables, and keys in the rules file.
-_ALIASES = {
-    "upstream": ("--vllm-url", "--target-url", "VLLM_URL"),
-    "port": ("PROXY_PORT",),
-    "max_tool_calls": ("MAX_TOOL_CALLS",),
-    "hold_timeout": ("buffer_timeout",),
-    "max_held": ("max_buffer_size",),
-}
+# Names in earlier systems.
+_FLAGS = {"upstream": ("--vllm-url", "--target-url")}
+_VARIABLES = {"upstream": ("VLLM_URL",), "port": ("PROXY_PORT",), "max_tool_calls": ("MAX_TOOL_CALLS",)}
+_KEYS = {"hold_timeout": ("buffer_timeout",), "max_held": ("max_buffer_size",)}
 
 Setting: TypeAlias = bool | int | float | str | tuple[str, ...]
 
@@ -91,6 +87,8 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86400, title="a number of se
 Url: TypeAlias = Annotated[str, checked(server_url, ONE_SERVER)]
 # Paths are absolute, because the workers run in another folder than the command.
 File: TypeAlias = Annotated[str, Meta(pattern="^(/|$(?!\n))", title="the absolute path of a file")]
+# An invalid value may be the key itself.
+KeyPath: TypeAlias = Annotated[File, Meta(extra={"secret": True})]
 Folder: TypeAlias = Annotated[str, Meta(pattern="^(/|$(?!\n))", title="the absolute path of a folder")]
 Host: TypeAlias = Annotated[str, checked(_host, "an IP address or a host name")]
 Client: TypeAlias = Annotated[str, Meta(pattern=f"^({CLIENT_NAME})?$(?!\n)", title="the name of a client in the rules")]
@@ -181,9 +179,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         *("/v1/audio/transcriptions", "/v1/audio/translations"),
     )
     origins: Origins = ("loopback", "app://", "file://", "tauri://", "vscode-webview://")
-    client_keys: File = ""
-    upstream_key_file: File = ""
-    admin_key_file: File = ""
+    client_keys: KeyPath = ""
+    upstream_key_file: KeyPath = ""
+    admin_key_file: KeyPath = ""
     log_format: Literal["text", "json"] = "text"
     detailed_logging: bool = False
     audit_file: File = ""
@@ -207,11 +205,6 @@ class Spec:
     variables: tuple[str, ...]
     keys: tuple[str, ...]
 
-    @property
-    def secret(self) -> bool:
-        """Whether an invalid value may be a key, which must not be logged."""
-        return "_key" in self.name
-
     def from_text(self, text: str, where: str) -> Setting:
         """Parse the value of a flag or variable. Raises RulesError, whose message begins with `where`."""
         value: Setting = text
@@ -221,7 +214,7 @@ class Spec:
             value = int(text) if INTEGER.match(text) else float(text)
         elif isinstance(self.default, tuple):
             value = tuple(word.strip() for word in text.split(",")) if text.strip() else ()
-        used: Setting = usable(value, self.kind, where, secret=self.secret)
+        used: Setting = usable(value, self.kind, where)
         return used
 
 
@@ -238,15 +231,14 @@ def _specs() -> tuple[Spec, ...]:
 
     def spec(field: structs.FieldInfo) -> Spec:
         name = field.name
-        aliases = _ALIASES.get(name, ())
         return Spec(
             name,
             field.type,
             field.default,
             *described.get(name, ("", "", "")),
-            flags=(f"--{name.replace('_', '-')}", *(each for each in aliases if each.startswith("--"))),
-            variables=(f"{PREFIX}{name.upper()}", *(each for each in aliases if each.isupper())),
-            keys=(name, *(each for each in aliases if each.islower() and each.isidentifier())),
+            flags=(f"--{name.replace('_', '-')}", *_FLAGS.get(name, ())),
+            variables=(f"{PREFIX}{name.upper()}", *_VARIABLES.get(name, ())),
+            keys=(name, *_KEYS.get(name, ())),
         )
 
     return tuple(map(spec, structs.fields(Settings)))
@@ -265,5 +257,5 @@ def read_settings(node: Node) -> dict[str, Setting]:
         spec = specs[key]
         if spec.name in found:
             raise node_error(key_node, f"{' and '.join(spec.keys)} are one setting; keep one of them")
-        found[spec.name] = read(child, spec.kind, key, secret=spec.secret)
+        found[spec.name] = read(child, spec.kind, key)
     return found

@@ -2,14 +2,13 @@
 
 Each worker writes its ended requests to the ring and, once a second while a page is open, its running ones.
 
-One thread writes, at most a few times per second, because it takes the interpreter's lock from the streams each time it
-wakes. Other threads put records in a bounded queue and continue. Records that do not fit, or cannot be written, are
-lost and counted.
+One thread writes, a few times per second, because it takes the interpreter's lock from the streams each time it wakes.
+Other threads put records in a bounded queue and continue. Records that do not fit, or cannot be written, are lost and
+counted.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import threading
@@ -38,36 +37,24 @@ Row = Callable[[], JsonObject]
 
 
 class Activity:
-    """The activity of one worker, in a `ring`.
+    """The activity of one worker, in a `ring`. `lose` counts lost records."""
 
-    `is_watched` returns whether a page is open, in any worker; `lose` counts lost records.
-    """
-
-    def __init__(
-        self,
-        ring: ActivityRing,
-        is_watched: Callable[[], bool],
-        lose: Callable[[int], None],
-        *,
-        gather: float = GATHER,
-    ) -> None:
+    def __init__(self, ring: ActivityRing, lose: Callable[[int], None], *, gather: float = GATHER) -> None:
         self.ring = ring
-        self._is_watched, self._lose, self._gather = is_watched, lose, gather
+        self._lose, self._gather = lose, gather
         self._waiting: deque[tuple[Make, int]] = deque()
         self._bytes = 0
-        self._counting, self._writing, self._starting = threading.Lock(), threading.Lock(), threading.Lock()
-        self._wakes, self._ends = threading.Event(), threading.Event()
-        self._live: dict[int, Row] = {}
-        self._numbers = itertools.count()
-        self._thread: threading.Thread | None = None
+        self._counting, self._writing = threading.Lock(), threading.Lock()
+        self._ends = threading.Event()
+        self._live: dict[Row, None] = {}
         self._has_logged = self._is_shown = False
+        self._thread = threading.Thread(target=self._run, name="activity", daemon=True)
+        self._thread.start()
 
     def begin(self, row: Row) -> Callable[[], object]:
         """Add a running request, which `row` describes whenever it is called. Return a function that removes it."""
-        number = next(self._numbers)
-        self._live[number] = row
-        self._start()
-        return lambda: self._live.pop(number, None)
+        self._live[row] = None
+        return lambda: self._live.pop(row, None)
 
     def keep(self, make: Make, size: int = 0) -> None:
         """Queue `make`, which the writing thread calls for the record; until then it holds `size` bytes."""
@@ -78,11 +65,6 @@ class Activity:
                 self._bytes += size
         if not has_room:
             self._lose(1)
-            return
-        self._start()
-        # Setting a set event wakes no thread, but takes a lock.
-        if not self._wakes.is_set():
-            self._wakes.set()
 
     def flush(self) -> None:
         """Write the waiting records."""
@@ -102,17 +84,13 @@ class Activity:
 
     def close(self) -> None:
         """Write the waiting records, and stop the thread."""
-        with self._starting:
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._ends.set()
-            self._wakes.set()
-            thread.join()
+        self._ends.set()
+        self._thread.join()
 
     def show_live(self) -> None:
         """Publish the running requests, and once an empty list after the last one has ended. Raises Unavailable."""
         try:
-            rows = [row() for row in [*self._live.values()][:MAX_LIVE]]
+            rows = [row() for row in [*self._live][:MAX_LIVE]]
         except Exception:  # the outermost boundary: the thread continues
             log.exception("running requests cannot be listed for the live page")
             rows = []
@@ -120,24 +98,13 @@ class Activity:
             self._is_shown = bool(rows)
             self.ring.show_live(os.getpid(), rows, time.time())
 
-    def _start(self) -> None:
-        if self._thread is not None:
-            return
-        with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="activity", daemon=True)
-                self._thread.start()
-
     def _run(self) -> None:
-        next_look = time.monotonic() + TICK
-        while not self._ends.is_set():
-            if self._wakes.wait(max(0.0, next_look - time.monotonic())):
-                self._ends.wait(self._gather)
-                self._wakes.clear()
-                self.flush()
-            if time.monotonic() >= next_look:
-                self._try(lambda: self.show_live() if self._is_watched() else None, 0)
+        next_look = 0.0
+        while not self._ends.wait(self._gather):
+            self.flush()
+            if (self._live or self._is_shown) and time.monotonic() >= next_look:
                 next_look = time.monotonic() + TICK
+                self._try(lambda: self.show_live() if self.ring.is_watched(time.time()) else None, 0)
         self.flush()
 
     def _try(self, write: Callable[[], None], records: int) -> None:

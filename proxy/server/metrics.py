@@ -1,9 +1,10 @@
 """A worker's metrics, and the text of `/metrics` for all workers.
 
-prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode). So
-counters never decrease when a worker is replaced. A new worker adds up the files of ended ones. The folder is
-PROMETHEUS_MULTIPROC_DIR, which prometheus-client reads at its import; gunicorn_conf.py sets it. Without that folder the
-numbers are those of this process.
+prometheus-client keeps the numbers in files of each worker and adds them up at a scrape (its multiprocess mode). The
+files are named by the place that gunicorn_conf.py gives a worker: the next worker in that place continues its counts,
+so counters never decrease and the number of files is limited. The folder is PROMETHEUS_MULTIPROC_DIR, which
+prometheus-client reads at its import; gunicorn_conf.py sets it. Without that folder the numbers are those of this
+process.
 
 The number of names that clients or rules choose is limited; the rest are counted as `other`.
 """
@@ -18,7 +19,6 @@ import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import chain
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.samples import Sample
 
 from proxy import __version__
 from proxy.config.load import environment
@@ -34,7 +35,6 @@ from proxy.errors import UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.secrets import masked
 from proxy.server.audit_log import total
-from proxy.server.private_file import lock_within, open_private
 
 log = logging.getLogger("proxy")
 
@@ -45,12 +45,12 @@ MAX_NAMES = 256
 MAX_NAME = 100
 OTHER = "other"
 PREFIX = "tool_proxy_"
+# Set by gunicorn's master for each worker.
+PLACE_VARIABLE = "VLLM_TOOL_PROXY_PLACE"
 # Bytes of a new file, which doubles as it fills.
 _FIRST_BYTES = 8 * 1024
 # Bytes of an entry in addition to its key: the length, two numbers, and padding.
 _ENTRY_BYTES = 32
-# Seconds to wait for a worker that adds up files.
-_PATIENCE = 5.0
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 # Each metric with its labels and its help text. docs/operations.md has the same names.
 COUNTERS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -105,32 +105,30 @@ class MetricsFile(MmapedDict):
     """A prometheus-client file with its disk blocks allocated, so that a full disk cannot kill a worker.
 
     prometheus-client maps a sparse file into memory. If the disk is full, writing to it raises SIGBUS, which ends the
-    process. If the blocks cannot be allocated, the worker counts in memory, and `/metrics` lacks its numbers
-    (`is_lost`).
+    process. If the blocks cannot be allocated, or an earlier worker's file is broken, the worker counts in memory, and
+    `/metrics` lacks its numbers.
     """
-
-    is_lost = False
 
     def __init__(self, filename: str, read_mode: bool = False) -> None:
         try:
             with open(filename, "ab") as file:
                 os.posix_fallocate(file.fileno(), 0, max(_FIRST_BYTES, file.tell()))
-        except OSError as error:
-            self._lose(filename, error)
+            list(MmapedDict.read_all_values_from_file(filename))  # type: ignore[no-untyped-call]
+            super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+        except Exception as error:  # prometheus-client documents no exceptions, and a file may hold anything
+            _log_lost(filename, error)
             # An empty file could not be read.
             with contextlib.suppress(OSError):
                 os.unlink(filename)
             with open(os.memfd_create("metrics"), "rb") as memory:
                 super().__init__(f"/proc/self/fd/{memory.fileno()}", read_mode)  # type: ignore[no-untyped-call]
-            return
-        super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
 
     def _init_value(self, key: str) -> None:
         if self._used + len(key.encode()) + _ENTRY_BYTES > self._capacity:
             try:
                 os.posix_fallocate(self._f.fileno(), 0, 2 * self._capacity)
             except OSError as error:
-                self._lose(self._fname, error)
+                _log_lost(self._fname, error)
                 memory = open(os.memfd_create("metrics"), "r+b")  # noqa: SIM115
                 memory.write(self._m[:])
                 memory.flush()
@@ -138,9 +136,9 @@ class MetricsFile(MmapedDict):
                 self._f, self._m = memory, mmap.mmap(memory.fileno(), self._capacity)
         super()._init_value(key)  # type: ignore[no-untyped-call]
 
-    def _lose(self, filename: str, error: OSError) -> None:
-        self.is_lost = True
-        log.error("%s cannot be written (%s): /metrics lacks this worker's counts", filename, error.strerror)
+
+def _log_lost(filename: str, error: Exception) -> None:
+    log.error("%s cannot be used (%s): /metrics lacks this worker's counts", filename, error)
 
 
 class Metrics:
@@ -151,13 +149,9 @@ class Metrics:
         own = self._own = CollectorRegistry()
         self._folder = environment().get("PROMETHEUS_MULTIPROC_DIR", "")
         self._broken: set[str] = set()
-        if self._folder:
-            try:
-                with self._locked() as locked:
-                    if locked:
-                        self._add_up_ended()
-            except Exception:  # a worker that cannot start stops the master
-                log.exception("the counts of ended workers cannot be added up")
+        place = environment().get(PLACE_VARIABLE)
+        if self._folder and place:
+            values.ValueClass = values.MultiProcessValue(lambda: place)  # type: ignore[no-untyped-call]
         self._counters = {
             name: Counter(PREFIX + name, text, labels, registry=own) for name, (labels, text) in COUNTERS.items()
         }
@@ -168,20 +162,12 @@ class Metrics:
         streams = f"{PREFIX}active_streams"
         self.streams = Gauge(streams, "Running streams in all workers.", registry=own, multiprocess_mode="livesum")
         self._known: dict[str, set[str]] = {}
-        self._children: dict[tuple[Any, tuple[str, ...]], Any] = {}
 
     def add(self, name: str, number: float, *labels: str) -> None:
         """Add to a counter. Adding 0 creates no series."""
         if number:
-            self._child(self._counters[name], labels).inc(number)
-
-    def _child(self, metric: Any, labels: tuple[str, ...]) -> Any:
-        """Return the series of a metric with these labels; prometheus-client takes long to look one up."""
-        key = metric, labels
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = metric.labels(*labels) if labels else metric
-        return child
+            counter = self._counters[name]
+            (counter.labels(*labels) if labels else counter).inc(number)
 
     def count(
         self,
@@ -214,9 +200,10 @@ class Metrics:
             add("tokens", number, model, kind)
         add("empty_calls", outcome.empty_calls)
         add("heartbeats", outcome.heartbeats)
-        again = "" if outcome.again is None else outcome.again.name.lower()
-        words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "second_tries": again}
-        for name, word in {**words, "denied": denied}.items():
+        if outcome.again is not None:
+            add("second_tries", 1, outcome.again.name.lower())
+        words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "denied": denied}
+        for name, word in words.items():
             add(name, bool(word), word)
         times = {"request_duration_seconds": seconds, "time_to_first_byte_seconds": first_byte}
         if first_byte is not None and outcome.first_event is not None:
@@ -224,7 +211,7 @@ class Metrics:
             times["added_first_event_seconds"] = max(0.0, first_byte - outcome.first_event)
         for name, took in times.items():
             if took is not None:
-                self._child(self._histograms[name], (dialect,)).observe(took)
+                self._histograms[name].labels(dialect).observe(took)
 
     def exposition(self, *, rules_in_force: bool, models: Iterable[str] = (), log_lost: int = 0) -> bytes:
         """Return the text for `/metrics`.
@@ -251,59 +238,23 @@ class Metrics:
         """Return the metrics of all workers."""
         if not self._folder:
             return [*self._own.collect()]
-        with self._locked():
-            files = filter(self._entries, glob.iglob(os.path.join(glob.escape(self._folder), "*.db")))
-            return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
+        files = filter(self._is_readable, glob.iglob(os.path.join(glob.escape(self._folder), "*.db")))
+        return [*MultiProcessCollector.merge(files)]  # type: ignore[no-untyped-call]
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[bool]:
-        """Lock out other workers that would add up files, and yield whether that worked."""
-        with contextlib.ExitStack() as opened:
-            locked = False
-            with contextlib.suppress(OSError):
-                file = open_private(os.path.join(self._folder, "lock"), os.O_RDWR)
-                opened.callback(os.close, file)
-                lock_within(file, _PATIENCE)
-                locked = True
-            yield locked
-
-    def _entries(self, path: str) -> list[tuple[str, float]]:
-        """Return the counters in a file; none if it is just being created, or cannot be read."""
+    def _is_readable(self, path: str) -> bool:
+        """Return whether a file has counters: it may be just being created or removed, or be broken."""
         try:
             if os.path.getsize(path) == 0:
-                return []
+                return False
             entries = MmapedDict.read_all_values_from_file(path)  # type: ignore[no-untyped-call]
-            return [(key, value) for key, value, *_ in entries if json.loads(key)]
+            return all(json.loads(key) for key, *_ in entries)
         except FileNotFoundError:  # its worker has ended
-            return []
+            pass
         except Exception:  # prometheus-client documents no exceptions, and a file may hold anything
             if path not in self._broken:
                 log.error("%s cannot be read: /metrics lacks its counts", path)
             self._broken.add(path)
-            return []
-
-    def _add_up_ended(self) -> None:
-        """Add the counts of workers that have ended to one file of each kind; only while `_locked`."""
-        for kind in ("counter", "histogram"):
-            paths = glob.glob(os.path.join(glob.escape(self._folder), f"{kind}_[0-9]*.db"))
-            if not (ended := [*filter(_has_ended, paths)]):
-                continue
-            all_ended = os.path.join(self._folder, f"{kind}_ended.db")
-            new = f"{all_ended}.new"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(new)
-            sums: dict[str, float] = {}
-            for key, value in chain.from_iterable(map(self._entries, (all_ended, *ended))):
-                sums[key] = sums.get(key, 0.0) + value
-            with contextlib.closing(MetricsFile(new)) as file:
-                for key, value in sums.items():
-                    file.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]
-                if file.is_lost:
-                    continue
-            # Remove first: a worker that is killed here loses counts, but never counts them twice.
-            for path in ended:
-                os.unlink(path)
-            os.rename(new, all_ended)
+        return False
 
     def _model(self, model: str, status: int) -> str:
         """Return the model's label. A name gets its own once the model server accepts it: clients may invent names."""
@@ -316,17 +267,6 @@ class Metrics:
         if label not in known and len(known) < most:
             known.add(label)
         return label if label in known else OTHER
-
-
-def _has_ended(path: str) -> bool:
-    """Return whether the worker that wrote this file has ended."""
-    try:
-        os.kill(int(path.rpartition("_")[2].removesuffix(".db")), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # another user's process has its id now
-        pass
-    return False
 
 
 def label_of(name: str) -> str:
@@ -344,12 +284,8 @@ def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:
     for metric in sorted(metrics, key=lambda each: each.name):
         sums: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
         for sample in metric.samples:
-            labels = dict(sample.labels)
-            if labels.get("model", "") not in listed:
-                labels["model"] = OTHER
+            labels = sample.labels if sample.labels.get("model", "") in listed else {**sample.labels, "model": OTHER}
             key = sample.name, tuple(labels.items())
             sums[key] = sums.get(key, 0.0) + sample.value
-        metric.samples = []
-        for (name, pairs), value in sums.items():
-            metric.add_sample(name, dict(pairs), value)
+        metric.samples = [Sample(name, dict(pairs), value) for (name, pairs), value in sums.items()]
         yield metric

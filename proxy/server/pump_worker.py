@@ -398,7 +398,7 @@ class PumpWorker(ThreadWorker):
         """Record that a body was read. Return whether it was late. Raises InterruptedError if the worker ends."""
         is_late = self._receiving.pop(conn, None) is None
         if is_late and time.monotonic() >= self._drain_at:
-            raise InterruptedError("the proxy is about to end, for a restart or a new release; send the request again")
+            raise InterruptedError
         return is_late
 
     def _hand_over(self, conn: Any, answer: Answer) -> Any:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from proxy.errors import NotKept, Unavailable
+from proxy.errors import Unavailable
 from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_json
 from proxy.limits import STORE_BYTES, STORE_RESPONSES, STORE_SECONDS
 from proxy.server.private_file import check_plain, lock_within, open_private
@@ -27,11 +27,11 @@ from proxy.server.ring import SCHEMA as RING
 log = logging.getLogger("proxy")
 
 # A release that changes the tables must change the name.
-FILE_NAME = "shared-1.sqlite3"
+FILE_NAME = "shared-2.sqlite3"
 MAX_MODELS = 100
 # Seconds to wait for a thread or worker that is writing.
 _PATIENCE = 5.0
-# A quota's window in seconds. Its oldest second counts in full, so that the quota is never exceeded.
+# A quota's window in seconds.
 _MINUTE = 60
 _BROKEN = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _SCHEMA = f"""
@@ -45,9 +45,8 @@ CREATE TABLE IF NOT EXISTS responses (
 CREATE TABLE IF NOT EXISTS slots (
     name TEXT NOT NULL, worker INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, worker)
 );
-CREATE TABLE IF NOT EXISTS seconds (
-    name TEXT NOT NULL, second INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, second)
-);
+CREATE TABLE IF NOT EXISTS allowed (name TEXT NOT NULL, at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS newest_allowed ON allowed (name, at);
 CREATE TABLE IF NOT EXISTS models (name TEXT PRIMARY KEY);
 {RING}
 """
@@ -104,7 +103,14 @@ class SharedFile:
         """Take a slot of `name` for this worker. Returns False if all workers together hold `limit` already."""
         with self.transaction() as database:
             self._change(database, name, 0)
-            if _held(database, name) >= limit:
+            held = 0
+            for worker, count in database.execute("SELECT worker, count FROM slots WHERE name = ?", (name,)).fetchall():
+                try:
+                    os.kill(worker, 0)
+                    held += count
+                except OSError:  # it has died
+                    database.execute("DELETE FROM slots WHERE name = ? AND worker = ?", (name, worker))
+            if held >= limit:
                 return False
             self._change(database, name, 1)
             return True
@@ -123,31 +129,20 @@ class SharedFile:
         database.execute(change, (name, os.getpid(), more, more - owed))
         self._owed[name] -= owed
 
-    def held(self, name: str) -> int:
-        """Return the number of slots of `name` that running workers hold."""
-        with self.transaction() as database:
-            return _held(database, name)
-
     def rate_limit(self, name: str, per_minute: int, now: float | None = None) -> float:
         """Count a request of `name`. Returns 0.0 if it is allowed, else the seconds until another one can be.
 
         The window slides over 60 seconds of a clock that all workers share.
         """
-        second = int(time.monotonic() if now is None else now)
+        now = time.monotonic() if now is None else now
         with self.transaction() as database:
-            database.execute("DELETE FROM seconds WHERE second < ?", (second - _MINUTE,))
-            query = "SELECT second, count FROM seconds WHERE name = ? ORDER BY second"
-            counts = database.execute(query, (name,)).fetchall()
-            remaining = per_minute - sum(count for _, count in counts)
-            if remaining > 0:
-                add = "INSERT INTO seconds VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET count = count + 1"
-                database.execute(add, (name, second))
+            database.execute("DELETE FROM allowed WHERE name = ? AND at <= ?", (name, now - _MINUTE))
+            query = "SELECT at FROM allowed WHERE name = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
+            last = database.execute(query, (name, per_minute - 1)).fetchone()
+            if last is None:
+                database.execute("INSERT INTO allowed VALUES (?, ?)", (name, now))
                 return 0.0
-        for then, count in counts:
-            remaining += count
-            if remaining > 0:
-                return float(then + _MINUTE + 1 - second)
-        return float(_MINUTE + 1)
+            return float(last[0] + _MINUTE - now)
 
     def listed_models(self, names: Iterable[str]) -> frozenset[str]:
         """Add the names that servers list now, and return all names listed so far, up to MAX_MODELS."""
@@ -203,39 +198,27 @@ class SharedFile:
         self._opened.close()
 
 
-def _held(database: sqlite3.Connection, name: str) -> int:
-    """Return the number of slots of `name`, without those of workers that have died."""
-    total = 0
-    for worker, count in database.execute("SELECT worker, count FROM slots WHERE name = ?", (name,)).fetchall():
-        try:
-            os.kill(worker, 0)
-            total += count
-        except OSError:
-            database.execute("DELETE FROM slots WHERE name = ? AND worker = ?", (name, worker))
-    return total
-
-
 @dataclass(frozen=True, slots=True)
 class ResponseStore:
     """The responses of one key, kept for Responses clients that refer to them later (`store`).
 
     Each is kept with the whole input that led to it. The newest are kept, within the limits of count, age and size in
-    `proxy/limits.py`. Every method raises NotKept if the file cannot be used.
+    `proxy/limits.py`. Every method raises Unavailable if the file cannot be used.
     """
 
     file: SharedFile
     owner: str
 
     def keep(self, response: JsonObject, items: list[Json]) -> None:
-        """Store a response with its input. Raises NotKept if they alone are larger than the store."""
+        """Store a response with its input. Raises Unavailable if they alone are larger than the store."""
         now = time.time()
         data, given = dump_json(response), dump_json(items)
         size = len(data) + len(given)
         if size > STORE_BYTES:
             log.warning("a response is not kept: it has %d bytes with its input, over %d", size, STORE_BYTES)
-            raise NotKept(f"the response has {size:,} bytes with its input; at most {STORE_BYTES:,} are kept")
+            raise Unavailable(f"the response has {size:,} bytes with its input; at most {STORE_BYTES:,} are kept")
         row = (self.owner, _key(str(response["id"])), now, size, data, given)
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             # The excess goes first, so that the file never grows beyond its limit.
             database.execute(_EXCESS, (now - STORE_SECONDS, STORE_RESPONSES - 1, STORE_BYTES - size))
             database.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -252,26 +235,17 @@ class ResponseStore:
 
     def delete(self, id_: str) -> bool:
         """Delete the response with this id, and return whether it existed."""
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             return database.execute(f"DELETE FROM responses WHERE {_KEPT}", self._which(id_)).rowcount > 0
 
     def _column(self, name: str, id_: str) -> bytes | None:
-        with self._transaction() as database:
+        with self.file.transaction() as database:
             query = f"SELECT {name} FROM responses WHERE {_KEPT}"
             row = database.execute(query, self._which(id_)).fetchone()
         return None if row is None else row[0]
 
     def _which(self, id_: str) -> tuple[str, bytes, float]:
         return self.owner, _key(id_), time.time() - STORE_SECONDS
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with self.file.transaction() as database:
-                yield database
-        except Unavailable as error:
-            reason = error.message.partition(": ")[2] or error.message
-            raise NotKept(f"this server cannot use the file in which it keeps responses: {reason}") from error
 
 
 def _key(id_: str) -> bytes:

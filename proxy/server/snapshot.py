@@ -6,8 +6,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
@@ -23,15 +24,15 @@ from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of
 from proxy.upstream.responses import fetch
 
 log = logging.getLogger("proxy")
+_T = TypeVar("_T")
 
 READY_SECONDS = 1.0
 READY_CACHED = 2.0
 _CARDS_SECONDS = 2.0
-_CARDS_AGAIN = 1.0
 _CARDS_CACHED = 300.0
 _CARDS_FAILED = 10.0
-# When the models of all servers are listed, no further server is asked after this time.
-_OTHERS_SECONDS = 2.0
+# When the models of several servers are listed, no further server is asked after this time.
+_ASK_SECONDS = 2.0
 _NO_KEY = (401, 403)
 # Bytes of a server's description of its model, most of which is the chat template.
 _MAX_ABOUT = 1024 * 1024
@@ -39,29 +40,32 @@ _MAX_REMEMBERED = 1024
 
 
 @dataclass(slots=True)
-class _Served:
-    """A server's list of models, and until when (`time.monotonic`) it is valid.
+class _Cached(Generic[_T]):
+    """The last answer of a server, until when (`time.monotonic`) it is valid, and the key that the server rejected."""
 
-    `refused` is the key that the server rejected. `about` is the answer at the path that this kind of server has for
-    details (`model_list.ABOUT`); it is requested at most once for each list, while `about_due` is true.
-    """
-
-    cards: tuple[ModelCard, ...] = ()
+    value: _T
     until: float = 0.0
     refused: str | None = None
-    about: tuple[Shown, ...] = ()
-    about_due: bool = False
     asking: threading.Lock = field(default_factory=threading.Lock)
 
-    def is_due(self, key: str) -> bool:
-        """Return whether it is time to ask for the list with this key."""
-        return time.monotonic() >= self.until or self.refused not in (None, key)
+    def get(self, ask: Callable[[], tuple[_T, float]], key: str = "") -> _T:
+        """Return the answer. If it is too old, one thread calls `ask` for a new one, which is valid for some seconds.
 
-    def ask(self, server: ModelServer, path: str, headers: Mapping[str, str], most: int) -> tuple[int, bytes]:
-        """Return status and body of the answer, or 0 and b"" without one. The first question has a longer timeout."""
-        with contextlib.suppress(UpstreamError, Unavailable):
-            return fetch(server, path, headers, _CARDS_AGAIN if self.until else _CARDS_SECONDS, most)
-        return 0, b""
+        Other threads use the last answer, and wait only if there is none.
+        """
+
+        def is_due() -> bool:
+            # Only one key was rejected: a client with another one may ask immediately.
+            return time.monotonic() >= self.until or self.refused not in (None, key)
+
+        if is_due() and self.asking.acquire(blocking=not self.value):
+            try:
+                if is_due():
+                    self.value, seconds = ask()
+                    self.until = time.monotonic() + seconds
+            finally:
+                self.asking.release()
+        return self.value
 
 
 @dataclass(slots=True)
@@ -79,11 +83,16 @@ class Snapshot:
     audit: AuditFile | None = None
     keys: Keys = field(default_factory=Keys)
     via: str = ""
-    _ready: bool = False
-    _ready_until: float = 0.0
-    _asking: threading.Lock = field(default_factory=threading.Lock)
-    _served: dict[str, _Served] = field(default_factory=dict)
+    _ready: _Cached[bool] = field(default_factory=lambda: _Cached(False))
+    # By the server's URL: its list of models, and what it says of its only model (`model_list.ABOUT`).
+    _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(init=False)
+    _about: dict[str, _Cached[tuple[Shown, ...]]] = field(init=False)
     _proxied: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        urls = [server.target.url for server in self.servers.values()]
+        self._cards = {url: _Cached(()) for url in urls}
+        self._about = {url: _Cached(()) for url in urls}
 
     def server_key(self, model: str | None, main: str) -> str:
         """Return the key for the server of a model, or "". `main` is the key for the main server."""
@@ -105,19 +114,16 @@ class Snapshot:
     def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
         """Return the models of a server, requested with these headers; empty if it does not list any."""
         key = headers.get("Authorization", "")
-        served = self._served.setdefault(server.target.url, _Served())
+        cached = self._cards[server.target.url]
 
-        def ask() -> None:
-            status, body = served.ask(server, MODELS, headers, MAX_ANSWER)
+        def ask() -> tuple[tuple[ModelCard, ...], float]:
+            status, body = _asked(server, MODELS, headers, MAX_ANSWER)
             cards = read_cards(body)
-            served.cards = cards or served.cards  # keep the list of a server that is busy
-            served.about_due = bool(cards)
-            # Only this key was rejected: a client with another one may ask immediately.
-            served.refused = key if status in _NO_KEY else None
-            served.until = time.monotonic() + (_CARDS_CACHED if cards else _CARDS_FAILED)
+            cached.refused = key if status in _NO_KEY else None
+            # Keep the list of a server that is busy.
+            return cards or cached.value, _CARDS_CACHED if cards else _CARDS_FAILED
 
-        _ask_once(served.asking, lambda: served.is_due(key), ask, wait=not served.cards)
-        return served.cards
+        return cached.get(ask, key)
 
     def family(self, model: str, profile: Profile, headers: Mapping[str, str], server: ModelServer) -> Family | None:
         """Return the family of a model. Its server is asked only if neither the rules nor the name decide."""
@@ -127,51 +133,48 @@ class Snapshot:
         """Yield what a server reveals about a model: first from its list, then from its details."""
         cards = self.cards(headers, server)
         yield from loaded(model, cards)
-        path, served = ABOUT.get(kind or kind_of(cards), ""), self._served[server.target.url]
+        path = ABOUT.get(kind or kind_of(cards), "")
         # The details of a server with several models do not name the model that they describe.
         if not path or len(distinct_models(cards)) != 1:
             return
+        cached = self._about[server.target.url]
 
-        def ask() -> None:
-            served.about_due = False
-            served.about = read_about(served.ask(server, path, headers, _MAX_ABOUT)[1]) or served.about
+        def ask() -> tuple[tuple[Shown, ...], float]:
+            return read_about(_asked(server, path, headers, _MAX_ABOUT)[1]) or cached.value, _CARDS_CACHED
 
-        _ask_once(served.asking, lambda: served.about_due, ask, wait=not served.about)
-        yield from served.about
+        yield from cached.get(ask)
 
     def known_models(self) -> frozenset[str]:
         """Return the names of the models that servers have listed so far; no server is asked."""
-        return frozenset(card.id for served in [*self._served.values()] for card in served.cards)
+        return frozenset(card.id for cached in self._cards.values() for card in cached.value)
 
     def all_models(self) -> frozenset[str]:
         """Return the names of the models of all servers. A server is asked if its list is missing or too old."""
-        for entry in (Model("*"), *self.rules.models):
-            self._cards_of(entry, self.keys.upstream)
+        self._ask((Model("*"), *self.rules.models), self.keys.upstream)
         return self.known_models()
 
     def other_models(self, main: str) -> tuple[ModelCard, ...]:
-        """Return the models that the rules route to other servers. `main` is the key for the main server.
+        """Return the models that the rules route to other servers. `main` is the key for the main server."""
+        other = {url: server for url, server in self.servers.items() if url != self.settings.upstream}
+        self._ask([entry for entry in self.rules.models if server_of(entry, self.settings) in other], main)
+        return tuple(
+            card
+            for url, server in other.items()
+            for card in self._cards[server.target.url].value
+            if choose_server(card.id, self.rules, self.settings) == url
+        )
 
-        If a server does not answer in time, its last answer is used.
+    def _ask(self, entries: Iterable[Model], main: str) -> None:
+        """Ask the servers of rules entries for their models, each with its key.
+
+        If the first ones take too long, the last answers of the others are used.
         """
-        until = time.monotonic() + _OTHERS_SECONDS
-        found: list[ModelCard] = []
-        for entry in self.rules.models:
-            url = server_of(entry, self.settings)
-            if url == self.settings.upstream:
-                continue
-            if time.monotonic() < until:
-                cards = self._cards_of(entry, main)
-            else:
-                cards = self._served.get(self.servers[url].target.url, _Served()).cards
-            found += [card for card in cards if choose_server(card.id, self.rules, self.settings) == url]
-        return tuple(found)
-
-    def _cards_of(self, entry: Model, main: str) -> tuple[ModelCard, ...]:
-        """Return the models of the server that a rules entry names, requested with that server's key."""
-        key = server_key(entry, self.settings, self.keys, main)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return self.cards(headers, self.servers[server_of(entry, self.settings)])
+        until = time.monotonic() + _ASK_SECONDS
+        for entry in entries:
+            if time.monotonic() >= until:
+                return
+            key = server_key(entry, self.settings, self.keys, main)
+            self.cards({"Authorization": f"Bearer {key}"} if key else {}, self.servers[server_of(entry, self.settings)])
 
     def server_kind(self, headers: Mapping[str, str], server: ModelServer) -> str:
         """Return the kind of a server from its models' `owned_by`, such as `vllm`, or ""."""
@@ -179,24 +182,14 @@ class Snapshot:
 
     def ready(self) -> bool:
         """Return whether a model server answers its health check; asked at most every two seconds."""
-
-        def ask() -> None:
-            self._ready = any(map(is_ready, self.servers.values()))
-            self._ready_until = time.monotonic() + READY_CACHED
-
-        due = lambda: time.monotonic() >= self._ready_until  # noqa: E731
-        _ask_once(self._asking, due, ask, wait=not self._ready_until)
-        return self._ready
+        return self._ready.get(lambda: (any(map(is_ready, self.servers.values())), READY_CACHED))
 
 
-def _ask_once(asking: threading.Lock, due: Callable[[], bool], ask: Callable[[], None], *, wait: bool) -> None:
-    """Ask a server if that is `due`. One thread asks; others use the last answer, or `wait` if there is none."""
-    if due() and asking.acquire(blocking=wait):
-        try:
-            if due():
-                ask()
-        finally:
-            asking.release()
+def _asked(server: ModelServer, path: str, headers: Mapping[str, str], most: int) -> tuple[int, bytes]:
+    """Return status and body of a server's answer, or 0 and b"" without one."""
+    with contextlib.suppress(UpstreamError, Unavailable):
+        return fetch(server, path, headers, _CARDS_SECONDS, most)
+    return 0, b""
 
 
 def is_ready(server: ModelServer) -> bool:

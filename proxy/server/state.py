@@ -46,15 +46,16 @@ log = logging.getLogger("proxy")
 
 # Set by gunicorn's master: its process id and the folder that its workers share.
 FOLDER_VARIABLE = "VLLM_TOOL_PROXY_FOLDER"
+# Set by gunicorn's master: the number of reloads that SIGHUP has requested.
+SIGNALS_VARIABLE = "VLLM_TOOL_PROXY_SIGNALS"
 # Seconds between two checks for a new publication.
 LOOK_SECONDS = 1.0
 # Models with lessons; characters of a model's name.
 _MAX_TAUGHT = 256
 _MAX_NAME = 300
 
-# gunicorn_conf.py removes both files when the master starts, and creates the second one at a reload (SIGHUP).
+# gunicorn_conf.py removes this file when the master starts.
 RULES_FILE = "rules-in-force"
-_REQUEST = "reload-requested"
 # Seconds to wait for another worker that publishes rules.
 _PATIENCE = 30.0
 
@@ -62,8 +63,9 @@ _PATIENCE = 30.0
 class Published(msgspec.Struct, frozen=True):
     """The text of the rules file in force, and the files of keys.
 
-    `number` counts the reloads. `error` says why a newer text is not in force. `lessons` are the healings, by model,
-    that a model server needs because it rejected requests without them; a reload drops them.
+    `number` counts the reloads, and `signals` those that SIGHUP requested. `error` says why a newer text is not in
+    force. `lessons` are the healings, by model, that a model server needs because it rejected requests without them; a
+    reload drops them.
     """
 
     number: int = 0
@@ -71,6 +73,7 @@ class Published(msgspec.Struct, frozen=True):
     keys: KeyFiles = KeyFiles()
     error: str = ""
     lessons: dict[str, tuple[str, ...]] = {}
+    signals: str = ""
 
 
 class RulesInForce:
@@ -82,7 +85,6 @@ class RulesInForce:
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, RULES_FILE)
-        self._request = os.path.join(folder, _REQUEST)
 
     def version(self) -> tuple[int, int] | None:
         """Return a value that differs for each publication, or None if nothing is published. Costs one `stat`."""
@@ -102,16 +104,13 @@ class RulesInForce:
             return None
 
     def publish(self, published: Published) -> None:
-        """Replace the publication; call only while `locked`. Raises RulesError if it cannot be written."""
+        """Replace the publication; call only while `locked`."""
         new = f"{self._path}.new"
-        try:
-            with open(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-                file.write(msgspec.msgpack.encode(published))
-            os.rename(new, self._path)
-        except OSError as error:
-            raise self._unusable(error) from error
+        with open(open_private(new, os.O_WRONLY | os.O_TRUNC), "wb") as file:
+            file.write(msgspec.msgpack.encode(published))
+        os.rename(new, self._path)
 
-    def reload(self, last: Published | None) -> None:
+    def reload(self, last: Published | None, signals: str) -> None:
         """Read the rules file and the keys, check them and publish them; call only while `locked`.
 
         Raises RulesError if they are bad; the error is published with the `last` good text.
@@ -125,31 +124,20 @@ class RulesInForce:
         except RulesError as error:
             if last is not None:
                 words = error.message.encode("utf-8", "replace").decode()
-                self.publish(msgspec.structs.replace(last, error=words))
+                self.publish(msgspec.structs.replace(last, error=words, signals=signals))
             raise
-        self.publish(Published(1 if last is None else last.number + 1, text, files))
+        self.publish(Published(1 if last is None else last.number + 1, text, files, signals=signals))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Let one thread of one worker at a time publish. Raises RulesError if the folder cannot be used."""
-        with contextlib.ExitStack() as opened:
-            try:
-                file = opened.enter_context(open(open_private(f"{self._path}.lock", os.O_RDWR), "rb"))
-                lock_within(file.fileno(), _PATIENCE)
-            except OSError as error:
-                raise self._unusable(error) from error
-            yield
-
-    def reload_requested(self) -> bool:
-        """Return whether SIGHUP has requested a reload, and clear the request; call only while `locked`."""
         try:
-            os.unlink(self._request)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def _unusable(self, error: OSError) -> RulesError:
-        return RulesError(f"{self._path}: the workers cannot share the rules: {error.strerror or error}")
+            with open(open_private(f"{self._path}.lock", os.O_RDWR), "rb") as file:
+                lock_within(file.fileno(), _PATIENCE)
+                yield
+        except OSError as error:
+            words = f"{self._path}: the workers cannot share the rules: {error.strerror or error}"
+            raise RulesError(words) from error
 
 
 @dataclass(slots=True)
@@ -237,7 +225,8 @@ class WorkerState:
         """
         try:
             with self.in_force.locked():
-                self.in_force.reload(self.in_force.read() or self.published)
+                last = self.in_force.read() or self.published
+                self.in_force.reload(last, last.signals)
         finally:
             if self.current(at_once=True).settings.workers > 1:
                 time.sleep(LOOK_SECONDS)  # then every worker checks before its next request
@@ -269,18 +258,14 @@ class WorkerState:
         """Share a lesson with all workers. Returns False if it is known already, or there is no room for it."""
         if len(model) > _MAX_NAME or not model.isprintable():
             return False
-        with contextlib.suppress(RulesError):
-            with self.in_force.locked():
-                last = self.in_force.read() or self.published
-                before = last.lessons.get(model, ())
-                after = tuple(sorted({*before, *ids}))
-                no_room = model not in last.lessons and len(last.lessons) >= _MAX_TAUGHT
-                if after == before or no_room:
-                    return False
-                lessons = {**last.lessons, model: after}
+        with contextlib.suppress(RulesError), self.in_force.locked():
+            last = self.in_force.read() or self.published
+            before = last.lessons.get(model, ())
+            lessons = {**last.lessons, model: tuple(sorted({*before, *ids}))}
+            if lessons[model] != before and len(lessons) <= _MAX_TAUGHT:
                 self.in_force.publish(msgspec.structs.replace(last, lessons=lessons))
-            self.current(at_once=True)
-            return True
+                self.current(at_once=True)
+                return True
         return False
 
     def health(self) -> JsonObject:
@@ -316,13 +301,15 @@ def start_worker() -> WorkerState:
     RulesError if the file is bad and there are no earlier rules.
     """
     env = environment()
-    folder = _folder(env.get(FOLDER_VARIABLE, ""))
+    folder = _made_by(os.getppid(), env.get(FOLDER_VARIABLE, "")) or _new_folder()
+    drain = _made_by(os.getpid(), env.get(DRAIN_VARIABLE, ""))
     in_force = RulesInForce(folder)
     try:
         with in_force.locked():
             last = in_force.read()
-            if in_force.reload_requested() or last is None:
-                in_force.reload(last)
+            signals = env.get(SIGNALS_VARIABLE, "")
+            if last is None or last.signals != signals:
+                in_force.reload(last, signals)
     except RulesError as error:
         if in_force.read() is None:
             raise
@@ -334,8 +321,7 @@ def start_worker() -> WorkerState:
     # Replace a broken file now, before a request needs it.
     with contextlib.suppress(Unavailable), shared.transaction():
         pass
-    ring = ActivityRing(shared.transaction)
-    activity = Activity(ring, lambda: ring.is_watched(time.time()), partial(metrics.add, "activity_lost"))
+    activity = Activity(ActivityRing(shared.transaction), partial(metrics.add, "activity_lost"))
     atexit.register(activity.close)
     return WorkerState(
         snapshot,
@@ -343,28 +329,23 @@ def start_worker() -> WorkerState:
         published,
         shared,
         metrics,
-        drain=_descriptor(env.get(DRAIN_VARIABLE, "")),
+        drain=int(drain) if drain else None,
         activity=activity,
         keeps=folder == env.get("RUNTIME_DIRECTORY", "").partition(":")[0],
         _seen=version,
     )
 
 
-def _folder(made: str) -> str:
-    """Return the folder that this process's master has made, or a new one."""
-    pid, _, folder = made.partition(":")
-    if pid == str(os.getppid()):
-        return folder
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
+def _made_by(pid: int, made: str) -> str:
+    """Return what this process has put in a variable (gunicorn_conf.py), or "" if another one has."""
+    owner, _, value = made.partition(":")
+    return value if owner == str(pid) else ""
+
+
+def _new_folder() -> str:
+    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
-
-
-def _descriptor(made: str) -> int | None:
-    """Return the descriptor that this process's gunicorn worker has made (gunicorn_conf.py)."""
-    pid, _, descriptor = made.partition(":")
-    return int(descriptor) if pid == str(os.getpid()) and descriptor.isdigit() else None
 
 
 def _snapshot_of(published: Published, via: str) -> Snapshot:

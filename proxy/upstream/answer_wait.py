@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from proxy.errors import ClientGone, ProxyError, Unavailable, UpstreamTimeout
+from proxy.errors import ENDING, ClientGone, ProxyError, Unavailable, UpstreamTimeout
 from proxy.upstream.client import UpstreamCall, Waiting
 
 
@@ -225,8 +225,7 @@ class AnswerWait:
     def worker_ends(self) -> None:
         """Record that the worker is about to end."""
         if self._ended_by is None:
-            words = "the proxy is about to end, for a restart or a new release; send the request again"
-            self._ended_by = Unavailable(words)
+            self._ended_by = Unavailable(ENDING)
 
     def on_a_thread(self) -> Iterator[bytes]:
         """Yield `b""` to a driver, which then makes the next step on a thread because it may block."""

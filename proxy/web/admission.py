@@ -17,7 +17,7 @@ from werkzeug.routing import RequestRedirect
 
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
-from proxy.errors import BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
+from proxy.errors import ENDING, BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
 from proxy.json import Json, JsonObject, as_text, finite, is_deep, load_json
 from proxy.limits import MAX_DEPTH
 from proxy.server.logging_setup import keep_secrets
@@ -203,8 +203,8 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
             body = environ["wsgi.input"].read(size)
         except TimeoutError as error:
             raise BodyTooSlow(str(error)) from None
-        except InterruptedError as error:
-            raise Unavailable(str(error)) from None
+        except InterruptedError:
+            raise Unavailable(ENDING) from None
         except (OSError, ParseException):
             raise BadRequest("the request body was incomplete") from None
     if max(len(body), announced or 0) > limit:

@@ -102,8 +102,6 @@ def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str])
         subprocess.run(command, env=environment, stdout=sys.stderr, check=True, timeout=LIMIT)
     else:
         AgentFiles(agent.name, Path(home) / "state").write(told.files)
-        if told.first:
-            subprocess.run(told.first, env=environment, stdout=sys.stderr, check=True, timeout=LIMIT)
     if not any(file.optional for file in told.files):
         environment.update(told.environment)
     return [*told.command]

@@ -130,9 +130,6 @@ def keys(agent: Agent, home: Path, url: str) -> dict[str, Json]:
         content = text if file.own else read(text, file.format)
         for place in [()] if file.own else _places(file.content):
             said["/".join((str(path.relative_to(home)), *place))] = _at(content, place)
-    if configuration.written:
-        path = Path(configuration.written)
-        said[str(path.relative_to(home))] = json.loads(path.read_text(encoding="utf-8"))
     return said
 
 

@@ -33,7 +33,7 @@ from tests.support.scripted import (
     stream,
     text,
 )
-from tests.support.worker_state import make_state, read_rules
+from tests.support.worker_state import held, make_state, read_rules
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 FINE = stream(ROLE, text("a"), finish(), DONE)
@@ -247,7 +247,7 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
         gate.wait()
         refused = other.post(path, json=body, headers=ALICE)
         assert refused.status_code == 429 and int(refused.headers["Retry-After"]) >= 1
-        assert service.shared.held("key alice") == 1
+        assert held(service.shared, "key alice") == 1
         gate.open()
         if first is not None:
             assert first.data and first.status_code == 200
@@ -255,9 +255,9 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
         else:
             thread.join()
             assert found == [200]
-        assert service.shared.held("key alice") == 0
+        assert held(service.shared, "key alice") == 0
         assert other.post(path, json=body, headers=ALICE).status_code == 200
-        assert service.shared.held("key alice") == 0
+        assert held(service.shared, "key alice") == 0
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'{"model": "x", "model": "y"}'])
@@ -265,9 +265,9 @@ def test_a_request_that_fails_holds_nothing_back(body: bytes) -> None:
     client, service = front(NOWHERE, access(streams=1, models=("tiny",)))
     for _ in range(3):
         assert client.post(CHAT, data=body, headers=ALICE).status_code in (400, 403)
-    assert service.shared.held("key alice") == 0
+    assert held(service.shared, "key alice") == 0
     assert client.post("/v1/completions", json={"model": "tiny"}, headers=ALICE).status_code == 502
-    assert service.shared.held("key alice") == 0
+    assert held(service.shared, "key alice") == 0
 
 
 # Admin paths.

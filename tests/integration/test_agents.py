@@ -33,20 +33,15 @@ class TestResults:
 
 
 def settings(home: Path) -> dict[str, str]:
-    """The environment of a run in this home, where Cline's own program would be on PATH."""
-    return {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    """The environment of a run in this home."""
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
 
 
 def settled(agent: Agent, server: inside.Server, home: Path) -> tuple[list[str], dict[str, str], dict[str, str]]:
     """What an agent is started with after it was told of a server: its command, the variables that this adds, and what
     is in its home then, by the place, with the home's own path left out.
     """
-    program = home / "bin/cline"
-    program.parent.mkdir(parents=True)
-    program.write_text(
-        '#!/bin/sh\nmkdir -p "$HOME/.cline/data/settings" && echo "$*" > "$HOME/.cline/data/settings/providers.json"\n'
-    )
-    program.chmod(0o755)
+    home.mkdir()
     before = settings(home)
     environment = dict(before)
     command = inside.prepare(agent, BY_NAME["ok"], server, environment)

@@ -181,7 +181,7 @@ def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
     ("words", "line"),
     [
         (["--upstream", "ftp://x"], "--upstream: 'ftp://x' cannot be used; it must be an http:// or https:// URL"),
-        (["--key-env", "NO_SUCH_KEY"], "--key-env: the variable 'NO_SUCH_KEY' is not set"),
+        (["--key-env", "NO_SUCH_KEY"], "--key-env NO_SUCH_KEY: the variable is not set"),
     ],
 )
 def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

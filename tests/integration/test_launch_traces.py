@@ -98,9 +98,6 @@ def settle(name: str, place: Place) -> str:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(OWN[file.format] % SECRET)
         path.with_name("auth.json").write_text(SECRET)
-    if configuration.written:
-        Path(configuration.written).parent.mkdir(parents=True)
-        Path(configuration.written).write_text(SECRET)
     program = configuration.command[0] if configuration.command else "any-program"
     (place.programs / program).write_text(RECORDS)
     (place.programs / program).chmod(0o755)

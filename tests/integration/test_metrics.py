@@ -115,7 +115,7 @@ def test_a_worker_that_is_just_creating_its_file_is_waited_for(
 ) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     started = proxy("http://127.0.0.1:1")
-    empty = tmp_path / "metrics" / "counter_0.db"
+    empty = tmp_path / "metrics" / "counter_9.db"
     empty.touch()
     with_it = started.get("/health")[0], started.get("/metrics")[0]
     empty.unlink()

@@ -11,7 +11,7 @@ from tests.real.processes import ROOT
 
 FULL = f"""
 import resource, sys
-from proxy.errors import NotKept
+from proxy.errors import Unavailable
 from proxy.server.shared_file import ResponseStore
 from proxy.server.shared_file import SharedFile
 
@@ -20,7 +20,7 @@ kept.keep({{"id": "resp_1"}}, [])
 resource.setrlimit(resource.RLIMIT_FSIZE, (262144, {resource.RLIM_INFINITY}))
 try:
     kept.keep({{"id": "resp_2", "output": "x" * 1_000_000}}, [])
-except NotKept as error:
+except Unavailable as error:
     print(error.message)
 resource.setrlimit(resource.RLIMIT_FSIZE, ({resource.RLIM_INFINITY}, {resource.RLIM_INFINITY}))
 print(kept.response("resp_1"), kept.response("resp_2"))
@@ -32,5 +32,5 @@ def test_a_full_disk_is_told_in_words_and_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FULL, str(tmp_path / "kept.db")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     told, rest = done.stdout.splitlines()
-    assert "cannot use the file in which it keeps responses" in told
+    assert "the file that the workers share cannot be used" in told
     assert rest == "{'id': 'resp_1'} None"

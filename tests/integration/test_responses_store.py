@@ -183,8 +183,8 @@ def test_a_file_that_cannot_be_used_is_an_error_in_words(inside: Inside, tmp_pat
         goes_on = client.post(RESPONSES, json=ask(stream=streamed, previous_response_id=made["id"]))
         assert len(server.seen) == 1
     for answer in (client.get(f"{RESPONSES}/resp_1"), client.delete(f"{RESPONSES}/resp_1"), goes_on):
-        words = check_error(answer.data, 500)["message"]
-        assert "cannot use the file in which it keeps responses: no such file" in words
+        words = check_error(answer.data, 503)["message"]
+        assert "the file that the workers share cannot be used: no such file" in words
         assert str(tmp_path) not in words
 
 

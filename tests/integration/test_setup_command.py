@@ -41,10 +41,6 @@ for word in "$0" "$@"; do echo "word $word"; done
 env | sort | sed "s/^/env /"
 exit 7
 """
-# One that takes `auth` as Cline does.
-AUTH = """#!/bin/sh
-mkdir -p "$HOME/.cline/data/settings" && echo "$*" > "$HOME/.cline/data/settings/providers.json"
-"""
 ABOUT = answer({"service": "vllm-tool-proxy", "version": "1"})
 READY = answer({"status": "ready"})
 
@@ -95,13 +91,9 @@ def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
         yield start(server.url, "--rules", str(folder / "rules.yaml"), folder=folder, stack=stack)
 
 
-@pytest.fixture(name="clines")
-def _clines(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home, with a program on PATH that takes `auth` as Cline's does, and with a key in the environment."""
-    program(home / "bin", "cline", AUTH)
-    monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+@pytest.fixture(name="keyed")
+def _keyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROXY_KEY", KEY)
-    return home
 
 
 def proxy_that(**paths: Any) -> Upstream:
@@ -322,9 +314,11 @@ class TestNoProxy:
     def test_a_key_that_is_wanted_or_refused(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PROXY_KEY", KEY)
         with proxy_that(models=[answer({"error": {}}, 401)]) as server:
-            assert self.line(run, server.url)[0] == 2
-            status, line = self.line(run, server.url, "--key-env", "PROXY_KEY")
-        assert (status, line) == (2, "the server refuses the key in PROXY_KEY (401)")
+            wanted = self.line(run, server.url)
+            refused = self.line(run, server.url, "--key-env", "PROXY_KEY")
+        told = "name its variable with --key-env, or set TOOL_PROXY_UPSTREAM_KEY if the model server wants it"
+        assert wanted == (2, f"the server wants a key (401); {told}")
+        assert refused == (2, "the server refuses the key in PROXY_KEY (401)")
 
     @pytest.mark.parametrize("name", ["PROXY_KEY", "odd name", "$HOME", "lower", "BLANK"])
     def test_a_variable_without_a_key(self, run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,28 +338,29 @@ class TestNoProxy:
 class TestWrite:
     """--write and --undo, for every agent that has files."""
 
+    @pytest.mark.usefixtures("keyed")
     @pytest.mark.parametrize("agent", AGENTS)
     @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["", "with a key"])
     def test_written_twice_is_written_once_and_undone_is_as_before(
-        self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, clines: Path
+        self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, home: Path
     ) -> None:
-        before = tree(clines)
+        before = tree(home)
         words = ("setup", agent, "--url", real.url, *key, "--write")
         first = run(*words)
         assert (first.status, first.err) == (0, "")
-        written = tree(clines)
-        new = {name for name in written.keys() - before if (clines / name).is_file()}
+        written = tree(home)
+        new = {name for name in written.keys() - before if (home / name).is_file()}
         record = {f".local/state/vllm-tool-proxy/setup-{agent}.json"} if new else set()
         assert first.out.count(": written") == len(new - record) == len(_made_by(agent))
         assert {name for name, (mode, _) in written.items() if mode & 0o077} == {*before}
-        # What Cline itself keeps is for its user alone, as everything here.
+        # Cline cannot name a variable.
         holding = {name for name, (_, content) in written.items() if KEY.encode() in content}
         assert holding == ({".cline/data/settings/providers.json"} if key and agent == "cline" else set())
         second = run(*words)
         assert (second.status, second.out.count(": nothing to change")) == (0, len(new - record))
-        assert tree(clines) == written
+        assert tree(home) == written
         assert run("setup", agent, "--undo").status == 0
-        assert tree(clines) == before
+        assert tree(home) == before
         assert run("setup", agent, "--undo").out == "nothing to undo\n"
 
     def test_a_users_own_files_are_merged_and_come_back(self, run: Run, real: Proxy, home: Path) -> None:
@@ -392,27 +387,20 @@ class TestWrite:
         assert f"{config} is unchanged: " in ran.err and "prints without --write" in ran.err
         assert tree(home) == before
 
-    def test_what_would_win_over_it_is_taken_out_and_told_and_comes_back(
+    def test_what_would_win_over_it_is_emptied_and_comes_back(
         self, run: Run, real: Proxy, home: Path
     ) -> None:
         config = home / ".claude/settings.json"
         config.parent.mkdir()
         config.write_text('{"env": {"ANTHROPIC_API_KEY": "sk", "CLAUDE_CODE_USE_BEDROCK": "1", "MINE": "x"}}\n')
         before = tree(home)
-        told = "; removed, because it overrides the proxy: env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK\n"
-        assert told in run("setup", "claude", "--url", real.url, "--write").out
+        run("setup", "claude", "--url", real.url, "--write")
         said = json.loads(config.read_text())["env"]
-        assert said["MINE"] == "x" and not {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK"} & {*said}
+        assert said["MINE"] == "x" and said["ANTHROPIC_API_KEY"] == said["CLAUDE_CODE_USE_BEDROCK"] == ""
         again = run("setup", "claude", "--url", real.url, "--write").out
         assert f"{config}: nothing to change\n" in again
         run("setup", "claude", "--undo")
         assert tree(home) == before
-
-    def test_what_would_win_is_named_where_nothing_is_written(self, run: Run, real: Proxy) -> None:
-        told = "\n# remove keys that would override it: "
-        claude, codex = (run("setup", agent, "--url", real.url).out for agent in ("claude", "codex"))
-        assert f"{told}env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK, " in claude
-        assert f"{told}profile\n" in codex
 
     def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
@@ -469,31 +457,10 @@ class TestWrite:
             assert (ran.status, ran.err.count("\n")) == (1, 1)
             assert str(folder) in ran.err and "cannot be" in ran.err
 
-    def test_a_program_that_must_write_and_is_not_there_is_told(
-        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("PATH", str(home))
-        ran = run("setup", "cline", "--url", real.url, "--write")
-        assert (ran.status, ran.err) == (
-            127,
-            "vllm-tool-proxy: error: cline is not on PATH; install it: npm install -g cline@3.0.65\n",
-        )
-        assert tree(home) == {}
-
-    def test_one_that_fails_is_told_without_the_key(
-        self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        program(home / "bin", "cline", '#!/bin/sh\necho "cannot: $*" >&2; exit 3\n')
-        monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
-        monkeypatch.setenv("PROXY_KEY", KEY)
-        ran = run("setup", "cline", "--url", real.url, "--write", "--key-env", "PROXY_KEY")
-        assert ran.status == 1 and "cline auth failed with status 3: cannot: auth" in ran.err and KEY not in ran.err
-
 
 def _made_by(agent: str) -> list[str]:
     """The files that an agent's setup makes."""
-    configuration = AGENTS[agent].configure(Values("http://h", "m"))
-    return [*(file.path for file in configuration.files), *filter(None, [configuration.written])]
+    return [file.path for file in AGENTS[agent].configure(Values("http://h", "m")).files]
 
 
 class TestLaunch:

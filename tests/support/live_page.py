@@ -80,8 +80,7 @@ def live_page(upstream: str, rules: str = "", keys: Keys | None = None, **settin
     read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
     worker = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
     shared, lose = worker.shared, partial(worker.metrics.add, "activity_lost")
-    ring = ActivityRing(shared.transaction)
-    worker.activity = Activity(ring, lambda: ring.is_watched(time.time()), lose, gather=0.0)
+    worker.activity = Activity(ActivityRing(shared.transaction), lose, gather=0.01)
     app = make_app(worker, PAGE)
     app.test_client_class = BufferedClient
     try:

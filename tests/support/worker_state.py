@@ -11,6 +11,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
+from proxy.server.shared_file import SharedFile
 from proxy.server.snapshot import make_snapshot
 from proxy.server.state import RulesInForce, WorkerState
 
@@ -38,3 +39,10 @@ def make_state(settings: Settings, rules: Rules, keys: Keys | None = None) -> Wo
     """Return a worker's state with its own folder. The model server is not contacted yet."""
     folder = tempfile.mkdtemp(dir=_folders().name)
     return WorkerState(make_snapshot(settings, rules, keys), RulesInForce(folder))
+
+
+def held(shared: SharedFile, name: str) -> int:
+    """Return the number of slots of `name` that workers hold."""
+    with shared.transaction() as database:
+        query = "SELECT coalesce(sum(count), 0) FROM slots WHERE name = ?"
+        return int(database.execute(query, (name,)).fetchone()[0])

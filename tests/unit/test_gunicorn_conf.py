@@ -15,7 +15,7 @@ from gunicorn.config import Config
 from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
-from proxy.server import pump_worker, state
+from proxy.server import metrics, pump_worker, state
 from proxy.server.pump import QUIET_SWITCH_SECONDS
 from proxy.server.pump_worker import PumpWorker
 
@@ -61,6 +61,7 @@ def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch
 def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """But not at a reload; and it removes nothing of a runtime directory."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv(gunicorn_conf.SIGNALS_VARIABLE, "")
     monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
     monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
     assert gunicorn_conf.FOLDER_VARIABLE == state.FOLDER_VARIABLE
@@ -75,10 +76,10 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
     gauges = tmp_path / "metrics" / "gauge_livesum_7.db"
     gauges.touch()
     gunicorn_conf.on_reload(None)
-    gunicorn_conf.child_exit(None, SimpleNamespace(pid=7))
+    gunicorn_conf.child_exit(None, SimpleNamespace(place=7, pid=1))
     gunicorn_conf.on_exit(None)
     assert all(path.exists() for path in old) and not gauges.exists()
-    assert state.RulesInForce(str(tmp_path)).reload_requested()
+    assert os.environ[state.SIGNALS_VARIABLE] == "1"
 
 
 def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(
@@ -92,7 +93,10 @@ def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_
     assert os.environ[gunicorn_conf.METRICS_VARIABLE] == str(folder / "metrics")
     assert folder.stat().st_mode & 0o777 == 0o700 and (folder / "metrics").is_dir()
     shutil.rmtree(folder)
-    gunicorn_conf.pre_fork(None, None)
+    monkeypatch.setenv(gunicorn_conf.PLACE_VARIABLE, "")
+    first, third = (SimpleNamespace(place=f"{os.getpid()}-{number}") for number in (0, 2))
+    gunicorn_conf.pre_fork(SimpleNamespace(WORKERS={7: first, 8: third, 9: None}), worker := SimpleNamespace())
+    assert worker.place == os.environ[metrics.PLACE_VARIABLE] == f"{os.getpid()}-1"
     again = Path(os.environ[gunicorn_conf.FOLDER_VARIABLE].partition(":")[2])
     assert (again / "metrics").is_dir()
     gunicorn_conf.on_exit(None)

@@ -17,7 +17,7 @@ from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Reasoning, Text
-from proxy.errors import ContextFull, NotKept, ProxyError
+from proxy.errors import ContextFull, ProxyError, Unavailable
 from proxy.json import Json, JsonObject, as_object, is_object_text, load_json, read_json
 
 # Servers reserve some tokens: a context counts as full this close to its end.
@@ -69,7 +69,8 @@ class ReplyOptions:
 
     `id`: letters and digits for the ids of the response and its items. `echo`: the fields that repeat the request's.
     `limit`: the client's `max_output_tokens`. `context`: the size of the model's context in tokens, None if unknown.
-    `now` returns the time in seconds. `keep` stores the complete response before it is sent; it may raise NotKept.
+    `now` returns the time in seconds. `keep` stores the complete response before it is sent; it may raise
+    Unavailable.
     """
 
     id: str
@@ -213,7 +214,7 @@ class Output(Reply):
         if self._options.keep is not None:
             try:
                 self._options.keep(response)
-            except NotKept:  # the store has logged the reason, and a complete reply must not fail because of it
+            except Unavailable:  # the store has logged the reason, and a complete reply must not fail because of it
                 response["store"] = False
         return [*events, {"type": f"response.{response['status']}", "response": response}]
 

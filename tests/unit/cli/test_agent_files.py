@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.agent_files import SUFFIX, AgentFiles
-from proxy.cli.configuration import File, Format
+from proxy.cli.configuration import KEY, File, Format
 from proxy.cli.output import CommandError, Status
 
 CONTENT = {"model": "m"}
@@ -148,7 +148,7 @@ def test_a_copy_that_is_somebody_elses_is_never_overwritten(home: Path) -> None:
 def test_a_record_that_cannot_be_read_is_told(home: Path) -> None:
     files(home).write([made(home)])
     record = home / ".local/state/vllm-tool-proxy/setup-claude.json"
-    for text in ("{", "[]", "{}", '{"files": {"a": {}}, "folders": [], "first": ""}'):
+    for text in ("{", "[]", "{}", '{"files": {"a": {}}, "folders": []}'):
         record.write_text(text)
         assert str(record) in str(failed(lambda: files(home)))
 
@@ -161,42 +161,14 @@ def test_what_stays_and_goes_past_the_proxy_is_told(home: Path) -> None:
     assert told == f"{path}: nothing to change; kept, although it bypasses the proxy: agents.w.model"
 
 
-class TestRun:
-    """A file that the agent's own command writes."""
-
-    def run(self, home: Path, words: tuple[str, ...] = ("agent", "auth"), text: str = "{}") -> tuple[str, int]:
-        """Let it write; return what is said, and how often it ran."""
-        ran = []
-
-        def write() -> None:
-            ran.append(1)
-            (home / ".agent").mkdir(exist_ok=True)
-            (home / ".agent/auth.json").write_text(text)
-
-        return files(home).run(words, str(home / ".agent/auth.json"), write), len(ran)
-
-    def test_it_runs_again_for_other_words_or_if_its_file_was_changed(self, home: Path) -> None:
-        self.run(home)
-        assert self.run(home, ("agent", "auth", "other"))[1] == 1
-        (home / ".agent/auth.json").write_text("changed")
-        assert self.run(home, ("agent", "auth", "other"))[1] == 1
-        failed(files(home).restore)
-
-    def test_what_it_overwrites_comes_back(self, home: Path) -> None:
-        (home / ".agent").mkdir()
-        path = home / ".agent/auth.json"
-        path.write_text("mine")
-        before = tree(home)
-        assert before[".agent/auth.json"][0] == 0o644
-        seen = []
-        files(home).run(("agent",), str(path), lambda: seen.append(stat.S_IMODE(path.stat().st_mode)))
-        assert (seen, stat.S_IMODE(path.stat().st_mode)) == ([0o600], 0o600)
-        list(files(home).restore())
-        assert tree(home) == before
-
-    def test_a_command_that_writes_nothing_is_told_and_can_be_undone(self, home: Path) -> None:
-        before = tree(home)
-        error = failed(lambda: files(home).run(("agent",), str(home / "none"), lambda: None))
-        assert str(error) == f"agent did not write {home}/none"
-        list(files(home).restore())
-        assert tree(home) == before
+def test_a_key_is_written_and_then_the_file_is_for_its_user_only(home: Path) -> None:
+    path = home / "config.json"
+    path.write_text("{}")
+    before = tree(home)
+    assert before["config.json"][0] == 0o644
+    file = File(str(path), Format.JSON, {"key": KEY})
+    for told in ("written", "nothing to change"):
+        assert files(home).write([file], 'a"b')[0].startswith(f"{path}: {told}")
+    assert (json.loads(path.read_text()), tree(home)["config.json"][0]) == ({"key": 'a"b'}, 0o600)
+    list(files(home).restore())
+    assert tree(home) == before

@@ -52,13 +52,8 @@ def test_before_and_after_of_a_call_in_the_text() -> None:
     assert after[:3] == ["after:", "  text:", "    I will."]
     assert any(line.startswith("  call 0: bash, id call_") for line in after)
     assert '    {"command": "ls"}' in after and "  finish: tool_calls" in after
-    call = after.index("call 0: bash")
-    wrote, gets = [f"    {line}" for line in STRONG.split("\n")], '    {"command": "ls"}'
-    assert after[call + 1 :][:7] == [
-        *("  the model wrote:", *wrote, "  the client gets:", gets),
-        "  repair text_call: the model wrote the call as text (<tool_call>)",
-    ]
-    assert "other repairs:" not in after
+    repair = after.index("repair text_call, tool bash: the model wrote the call as text (<tool_call>)")
+    assert after[repair + 1 :][:5] == ["  before:", *text[1:], "  after:"]
 
 
 def test_what_needs_no_repair_is_the_very_same() -> None:
@@ -173,9 +168,7 @@ def test_the_report_is_printed_as_json(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "a.capture").write_bytes(written(wire(says("I will.\n"), says(STRONG), ends())))
     assert main(["parse", "--json", "--capture", "a.capture"]) == 0
     report = json.loads(capsys.readouterr().out)
-    (call,) = report["calls"]
-    assert (call["name"], call["arguments"], call["written"]) == ("bash", '{"command": "ls"}', STRONG)
-    assert [repair["id"] for repair in call["repairs"]] == ["text_call"]
+    assert [(repair["id"], repair["tool"]) for repair in report["repairs"]] == [("text_call", "bash")]
     assert report["before"]["choices"]["0"]["finish"] == "stop" and report["changed"] is True
     assert report["after"]["choices"]["0"]["text"] == "I will.\n"
-    assert (report["repairs"], report["refused"]) == ([], {})
+    assert report["refused"] == {}

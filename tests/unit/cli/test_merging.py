@@ -34,8 +34,7 @@ def file(format: Format, content: Any = CONTENT, **more: Any) -> File:
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{at} {row['format']}: {row['why']}" for at, row in enumerate(ROWS)])
 def test_a_file_is_edited_as_its_row_says(row: dict[str, Any]) -> None:
-    without = tuple(map(tuple, row.get("without", ())))
-    made = file(Format(row["format"]), row.get("content", CONTENT), own=row.get("own", False), without=without)
+    made = file(Format(row["format"]), row.get("content", CONTENT), own=row.get("own", False))
     if row["after"] is None:
         with pytest.raises(NotMergeableError):
             merged(row["text"], made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def told() -> Told:
 @pytest.fixture
 def activity(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Activity]:
     monkeypatch.setattr(activities, "TICK", 0.02)
-    one = Activity(ring, lambda: True, told.lose, gather=0.0)
+    ring.look(time.time())
+    one = Activity(ring, told.lose, gather=0.01)
     yield one
     one.close()
 
@@ -74,7 +76,7 @@ def names(ring: ActivityRing) -> list[object]:
 
 def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
     path = str(tmp_path / "ring")
-    one = Activity(ActivityRing(SharedFile(path).transaction), lambda: False, told.lose)
+    one = Activity(ActivityRing(SharedFile(path).transaction), told.lose)
     for number in range(30):
         one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
     one.close()
@@ -135,7 +137,7 @@ def test_a_record_that_cannot_be_made_costs_itself_alone(
 
 
 def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogCaptureFixture) -> None:
-    one = Activity(ActivityRing(SharedFile("/nowhere/ring").transaction), lambda: False, told.lose, gather=0.0)
+    one = Activity(ActivityRing(SharedFile("/nowhere/ring").transaction), told.lose, gather=0.01)
     for count in (1, 2, 3):
         one.keep(lambda: Record({}))
         told.wait(count)
@@ -147,11 +149,12 @@ def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogC
 def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:
     asked = threading.Semaphore(0)
 
-    def fail() -> bool:
-        asked.release()
-        raise Unavailable("the file cannot be used")
+    class Failing(NotedRing):
+        def is_watched(self, now: float) -> bool:
+            asked.release()
+            raise Unavailable("the file cannot be used")
 
-    activity = Activity(NotedRing(), fail, Told().lose)
+    activity = Activity(Failing(), Told().lose)
     activity.begin(lambda: {"id": "a"})
     try:
         assert all(asked.acquire(timeout=PATIENCE) for _ in range(2))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -88,41 +87,18 @@ def test_a_broken_file_is_left_out(
     assert b'{n="7"} 6.0' in metrics.exposition(rules_in_force=True)
 
 
-def test_a_worker_that_starts_adds_up_what_ended_ones_have_counted(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_continues_the_counts_of_an_ended_one_in_its_place(make: Make, tmp_path: Path) -> None:
+    path = tmp_path / "counter_0.db"
+    for count in (1.0, 2.0):
+        file = make(path)
+        _write(file, 7, file.read_value(_key(7))[0] + 1)  # type: ignore[no-untyped-call]
+        assert _values(make(path)) == [count]
+
+
+def test_a_worker_starts_also_if_the_file_in_its_place_is_broken(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    dead = [_ended_pid() for _ in range(2)]
-    for round in range(2):
-        for pid in (*dead, os.getpid()):
-            _write(make(tmp_path / f"counter_{pid}.db"), 7, 2.0)
-            _write(make(tmp_path / f"histogram_{pid}.db"), 8)
-        text = Metrics().exposition(rules_in_force=True)
-        assert f'{{n="7"}} {[6.0, 10.0][round]}'.encode() in text
-        names = {path.name for path in tmp_path.iterdir()}
-        own = {f"{kind}_{end}.db" for kind in ("counter", "histogram") for end in ("ended", os.getpid())}
-        assert names == own | {"lock"}
-
-
-def test_on_a_full_disk_the_files_of_ended_workers_stay(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    _write(make(tmp_path / f"counter_{_ended_pid()}.db"), 7, 2.0)
-    monkeypatch.setattr(os, "posix_fallocate", _full)
-    assert b'{n="7"} 2.0' in Metrics().exposition(rules_in_force=True)
-
-
-def test_a_worker_starts_also_if_nothing_can_be_added_up(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    _write(make(tmp_path / f"counter_{_ended_pid()}.db"), 7, 2.0)
-    monkeypatch.setattr(os, "unlink", _full)
-    assert b'{n="7"} 2.0' in Metrics().exposition(rules_in_force=True)
-    assert "cannot be added up" in caplog.text
-
-
-def _ended_pid() -> int:
-    with subprocess.Popen(["/bin/true"]) as process:
-        return process.pid
+    path = tmp_path / "counter_0.db"
+    path.write_bytes(b"x" * 100)
+    _write(make(path), 7)
+    assert "counter_0.db cannot be used" in caplog.text and not path.exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.errors import NotKept
+from proxy.errors import Unavailable
 from proxy.server import shared_file as module
 from proxy.server.shared_file import ResponseStore, SharedFile
 
@@ -66,7 +66,7 @@ def test_a_response_larger_than_the_store_is_not_kept_and_displaces_nothing(
     kept = ResponseStore(SharedFile(str(path)), "a")
     kept.keep(made(0), ASKED)
     for response, given in ((made(1, "x" * MIB), ""), (made(1), "y" * MIB)):
-        with pytest.raises(NotKept, match="at most 1,048,576 are kept"):
+        with pytest.raises(Unavailable, match="at most 1,048,576 are kept"):
             kept.keep(response, [given])
     assert numbers(kept, 2) == [0]
 

@@ -36,9 +36,15 @@ def _master(rules: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
     monkeypatch.setenv(gunicorn_conf.METRICS_VARIABLE, "")
     gunicorn_conf.on_starting(None)
-    told = {"PWD": str(rules.parent), gunicorn_conf.FOLDER_VARIABLE: f"{os.getppid()}:{folder}"}
-    monkeypatch.setattr(config, "environment", lambda: told)
-    monkeypatch.setattr(module, "environment", lambda: told)
+    monkeypatch.setenv(gunicorn_conf.SIGNALS_VARIABLE, "")
+
+    def told() -> dict[str, str]:
+        signals = os.environ[gunicorn_conf.SIGNALS_VARIABLE]
+        folder_of = {gunicorn_conf.FOLDER_VARIABLE: f"{os.getppid()}:{folder}", module.SIGNALS_VARIABLE: signals}
+        return {"PWD": str(rules.parent), **folder_of}
+
+    monkeypatch.setattr(config, "environment", told)
+    monkeypatch.setattr(module, "environment", told)
 
 
 def heartbeat(worker: WorkerState) -> float:
