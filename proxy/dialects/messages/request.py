@@ -80,8 +80,6 @@ _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
 _FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
 _CHOICES: JsonObject = {"auto": "auto", "any": "required", "none": "none"}
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-# The fields of a chat request that determine the prompt.
-_COUNTED = ("model", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt", "messages")
 
 
 class Text(Struct):
@@ -209,7 +207,7 @@ class Metadata(Struct):
 class Request(Struct):
     model: Name
     messages: Annotated[list[Message], Meta(min_length=1)]
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)]
     system: str | list[Object] | None = None
     tools: list[Object] | None = None
     tool_choice: ToolChoice | None = None
@@ -245,19 +243,12 @@ class Translation:
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """Return the chat request for a Messages request. Raises BadRequest with the place of the error."""
-    translator = _Translator(body, options)
-    limit = translator.request.max_tokens
-    if limit is None:
-        raise bad("max_tokens", "Field required")
-    if translator.request.compaction:
-        raise bad("compaction", "this server does not summarize conversations; let the client do it")
-    return translator.translated({"max_tokens": limit})
+    return _Translator(body, options).translated()
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return only the fields that determine the prompt, for `count_tokens`; `max_tokens` is not required."""
-    whole = _Translator({**body, "max_tokens": None}, options).translated({})
-    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped)
+    """Return the chat request whose prompt is counted. Limits of the answer do not matter."""
+    return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
 class _Translator:
@@ -266,15 +257,17 @@ class _Translator:
         self.lost = Lost(drops=options.server_tools == "drop", owner="Anthropic")
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
 
-    def translated(self, first: JsonObject) -> Translation:
+    def translated(self) -> Translation:
         request, options, lost = self.request, self.options, self.lost
+        if request.compaction:
+            raise bad("compaction", "this server does not summarize conversations; let the client do it")
         for name in ("container", "mcp_servers"):
             if getattr(request, name):
                 lost.server_only(name, "this field")
         if request.thread:
             raise NoThreads("thread: this server keeps no conversations; send all messages each time")
         messages, prefill = self.conversation()
-        body: JsonObject = {"model": options.model, **first}
+        body: JsonObject = {"model": options.model, "max_tokens": request.max_tokens}
         body |= present({name: getattr(request, name) for name in ("temperature", "top_p", "top_k")})
         if request.stop_sequences:
             body["stop"] = [*request.stop_sequences]

@@ -8,7 +8,6 @@ Codex sends are taken from its requests.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -93,8 +92,6 @@ _NO_STATE = {
 }
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
-# The fields of a chat request that determine the prompt.
-_COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
 # reasoning_effort by reasoning.effort. Models with this field cannot turn reasoning off.
 _EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
 _EFFORTS |= {"high": "high", "xhigh": "high", "max": "high"}
@@ -294,12 +291,6 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     return _Translator(body, options).translated()
 
 
-def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return only the fields that determine the prompt, for `input_tokens`."""
-    whole = translate({**body, "stream": None}, options)
-    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped, whole.tools)
-
-
 def item_kind(item: Json, where: str) -> str:
     """Return the type of an item. Messages and references may omit it."""
     if not isinstance(item, dict):
@@ -307,47 +298,6 @@ def item_kind(item: Json, where: str) -> str:
     if item.get("type") is None and (item.get("role") or item.get("id")) is not None:
         return "item_reference" if item.get("role") is None else "message"
     return kind_of(item, where)
-
-
-class OpenCalls:
-    """The calls without an output. Calls and outputs are paired by position (F48).
-
-    Servers that restart their ids in each turn repeat one; the second call then gets a new id.
-    """
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-        self._repeats: dict[str, int] = {}
-        self._open: set[str] = set()
-        # The calls of each turn, by the client's id or the function's name.
-        self._turns: defaultdict[tuple[str, str], list[tuple[int, deque[str]]]] = defaultdict(list)
-
-    def add(self, call_id: str, name: str, turn: int) -> str:
-        """Add a call with the client's id ("" if it has none). Return the server's id."""
-        own = id_ = call_id or f"call_{len(self._ids)}"
-        while id_ in self._ids:
-            self._repeats[own] = self._repeats.get(own, 1) + 1
-            id_ = f"{own}_{self._repeats[own]}"
-        self._ids.add(id_)
-        self._open.add(id_)
-        for key in ((call_id, ""), ("", name)):
-            if not self._turns[key] or self._turns[key][-1][0] != turn:
-                self._turns[key].append((turn, deque()))
-            self._turns[key][-1][1].append(id_)
-        return id_
-
-    def answered(self, call_id: str, name: str) -> str:
-        """Return the server's id of the newest turn's first open call with this id (else this name), or ""."""
-        turns = self._turns[(call_id, "" if call_id else name)]
-        while turns:
-            ids = turns[-1][1]
-            while ids:
-                id_ = ids.popleft()
-                if id_ in self._open:
-                    self._open.remove(id_)
-                    return id_
-            turns.pop()
-        return ""
 
 
 class _Translator:
@@ -359,7 +309,6 @@ class _Translator:
         self.tools = OfferedTools()
         self.turns: list[UserTurn | AssistantTurn] = []
         self.system: list[str] = [self.request.instructions or ""]
-        self.calls = OpenCalls()
 
     def translated(self) -> Translation:
         request, options, lost = self.request, self.options, self.lost
@@ -441,36 +390,35 @@ class _Translator:
                 self.reasoning(item)
             case FunctionCall():
                 name = self.tools.name_of(item.name, item.namespace)
-                self.call(name, _object_text(item.arguments or ""), item.call_id)
+                self.assistant.add_call(item.call_id, name, _object_text(item.arguments or ""))
             case CustomCall():
                 name = self.tools.name_of(item.name, item.namespace)
-                self.call(name, inner_json({INPUT: item.input}, where), item.call_id)
+                self.assistant.add_call(item.call_id, name, inner_json({INPUT: item.input}, where))
             case SearchCall(arguments=given):
                 given = {} if given is None else given
                 text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
-                self.call(SEARCH, _object_text(text), item.call_id or "")
+                self.assistant.add_call(item.call_id or "", SEARCH, _object_text(text))
             case LocalShellCall():
                 call_id = item.call_id or item.id or ""
-                self.call("local_shell", inner_json(item.action, f"{where}.action"), call_id)
+                self.assistant.add_call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
             case ShellCall():
-                self.call("shell", inner_json(item.action, f"{where}.action"), item.call_id)
+                self.assistant.add_call(item.call_id, "shell", inner_json(item.action, f"{where}.action"))
             case PatchCall():
-                self.call("apply_patch", inner_json(item.operation, f"{where}.operation"), item.call_id)
+                self.assistant.add_call(item.call_id, "apply_patch", inner_json(item.operation, f"{where}.operation"))
             case Output():
-                name = self.tools.name_of(item.name, item.namespace) if item.name else ""
-                call_id = item.call_id or ("" if name else item.id) or ""
-                if not name and not call_id:
+                call_id = item.call_id or ("" if item.name else item.id) or ""
+                if not item.name and not call_id:
                     raise bad(f"{where}.name", "Field required")
-                self.output(call_id, name, self.parts(item.output, f"{where}.output"))
+                self.output(call_id, self.parts(item.output, f"{where}.output"))
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
-                self.output(item.call_id or "", SEARCH, [text_part(text)])
+                self.output(item.call_id or "", [text_part(text)])
             case ShellOutput():
-                self.output(item.call_id, "", [text_part(inner_json(item.output, f"{where}.output"))])
+                self.output(item.call_id, [text_part(inner_json(item.output, f"{where}.output"))])
             case PatchOutput():
                 text = "\n".join(filter(None, (item.status, item.output)))
-                self.output(item.call_id, "", [text_part(text)])
+                self.output(item.call_id, [text_part(text)])
             case AgentMessage():
                 texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
                 for at, part in enumerate(item.content):
@@ -507,19 +455,9 @@ class _Translator:
         if self.turns:  # the user's next item starts a new turn in any case (C8)
             turn_of("assistant", self.turns)
 
-    def call(self, name: str, arguments: str, call_id: str) -> None:
-        turn = self.assistant
-        turn.add_call(self.calls.add(call_id, name, len(self.turns)), name, arguments)
-
-    def output(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
-        """Add the output of a call. Templates reject an output without its call, so it becomes text of the user's."""
-        turn = self.user
-        id_ = self.calls.answered(call_id, name)
-        if not id_:
-            head = f"Output of the call {call_id or name}, which is not in the conversation:"
-            turn.parts += [text_part(head), *parts]
-            return
-        turn.add_result(id_, joined(parts), [part for part in parts if not is_text(part)])
+    def output(self, call_id: str, parts: list[JsonObject]) -> None:
+        """Add the output of a call. Healing pairs repeated and missing ids."""
+        self.user.add_result(call_id, joined(parts), [part for part in parts if not is_text(part)])
 
     def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
         """Return content as the parts of a chat message, without empty texts."""
