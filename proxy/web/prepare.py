@@ -12,7 +12,7 @@ from typing import Any
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
-from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
+from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
@@ -70,8 +70,8 @@ class TargetModel:
         """
         rewritten = self.thinking(ctx, body)
         ctx.outcome.request_audit = (*dropped, *rewritten.audit)
-        known = KnownFields(json_reply=json_reply)
-        return read_chat(dump_request(rewritten.body), rewritten.body, known), rewritten.thoughts
+        chat = read_chat(dump_request(rewritten.body), rewritten.body)
+        return replace(chat, json_reply=json_reply), rewritten.thoughts
 
     def prepared(self, chat: ChatRequest, dialect: Dialect, thoughts: Thoughts) -> PreparedRequest:
         """Return the prepared request to this model."""
@@ -102,7 +102,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     rewritten = with_thinking(chat.body, rules, profile, family, requested=as_text(model))
     ctx.outcome.request_audit = rewritten.audit
-    if rewritten.changed:
+    if rewritten.body is not chat.body:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
     return PreparedRequest(chat, profile, ChatDialect(options), server, headers, rewritten.thoughts, family)
 

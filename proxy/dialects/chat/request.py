@@ -42,20 +42,7 @@ class ChatRequest:
     forced_tool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFields:
-    """Facts about a chat request that its translation already knows; None means that they are read from the request."""
-
-    sources: tuple[str, ...] | None = None
-    made: tuple[tuple[str, Json], ...] | None = None
-    ids: frozenset[str] | None = None
-    json_reply: bool | None = None
-
-
-_NOTHING_KNOWN = KnownFields()
-
-
-def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN) -> ChatRequest:
+def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
     """Read a request body. Requests share equal tools, which use most of the memory of a waiting stream."""
     choice = body.get("tool_choice")
     tools = read_tools(body.get("tools"))
@@ -72,10 +59,10 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
         forced_tool=_forced_tool(choice, tools.names),
-        json_reply=form in ("json_object", "json_schema") if known.json_reply is None else known.json_reply,
-        sources=copy_sources(body.get("messages")) if known.sources is None else known.sources,
-        made=made_calls(body.get("messages")) if known.made is None else known.made,
-        ids=call_ids(body.get("messages")) if known.ids is None else known.ids,
+        json_reply=form in ("json_object", "json_schema"),
+        sources=copy_sources(body.get("messages")),
+        made=made_calls(body.get("messages")),
+        ids=call_ids(body.get("messages")),
         one_call=body.get("parallel_tool_calls") is False,
     )
 

@@ -96,7 +96,7 @@ class ChatWriter(Writer):
     def passes(self, around: bytes) -> bool:
         """Return whether events with these bytes around their text are sent verbatim."""
         options = self._options
-        if self._expand or any(self._roles.values()) or self._moved or options.clean:
+        if self._expand or any(self._roles.values()) or self._moved or options.clean or options.calls_as_text:
             return False
         has_empty_calls = options.parsed and _EMPTY_CALLS.search(around)
         return not has_empty_calls and not self._renames_reasoning(around)
@@ -122,9 +122,13 @@ class ChatWriter(Writer):
         return self._chunk(0, {}) if self._options.heartbeat_chunk else sse.comment("ping")
 
     def write(self, event: Event) -> bytes:
-        """Encode one event as chunks. The first chunk of a call also has its first arguments, which always follow
-        immediately.
-        """
+        """Encode one event as chunks, with calls as text for a client that reads them only there."""
+        if self._options.calls_as_text:
+            return b"".join(map(self._written, with_calls_as_text(event)))
+        return self._written(event)
+
+    def _written(self, event: Event) -> bytes:
+        """Encode one event. The first chunk of a call also has its first arguments, which always follow immediately."""
         match event:
             case Unchanged():
                 return self._passed(event)
@@ -140,7 +144,7 @@ class ChatWriter(Writer):
             case CallArguments():
                 return self._arguments(event)
             case Finished():
-                return self._finish(event)
+                return self._chunk(event.choice, {}, event.reason, event.source)
             case Usage():
                 if not self._options.usage:
                     return b""
@@ -157,7 +161,7 @@ class ChatWriter(Writer):
         options = self._options
         self._spoke = True
         if self._expand:
-            return b"".join(self.write(inner) for inner in event.events)
+            return b"".join(map(self._written, event.events))
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
             return b""  # a chunk with only the token counts
         raw = event.raw
@@ -238,38 +242,6 @@ class ChatWriter(Writer):
         fields = event.fields or NO_FIELDS
         entry: JsonObject = {**call, "function": {**function, **fields.function}, **fields.entry}
         return self._chunk(event.choice, {"tool_calls": [entry]}, source=event.source)
-
-    def _finish(self, event: Finished) -> bytes:
-        """Return the upstream finish chunk with the correct reason and an empty delta, or a new one."""
-        source = event.source
-        if source is None or self._expand:
-            return self._chunk(event.choice, {}, event.reason, source)
-        own = [entry for entry in entries(source.body) if choice_number(entry.get("index")) == event.choice]
-        if not own:
-            return self._chunk(event.choice, {}, event.reason)
-        entry = own[-1]  # nothing follows the finish chunk, not even a second one
-        _, _, inside = rest_of({"choices": [entry]})
-        kept = {key: value for key, value in entry.items() if key != "message"}
-        body: JsonObject = {**source.body, "choices": [{**kept, "delta": inside, "finish_reason": event.reason}]}
-        return sse.encode(dump_json(clean_body(body, self._options.clean)))
-
-
-class TextCallsWriter(ChatWriter):
-    """The writer for a client that reads calls only in the text."""
-
-    def passes(self, around: bytes) -> bool:
-        """Return False: calls become text."""
-        return False
-
-    def write(self, event: Event) -> bytes:
-        """Encode one event as chunks, with calls as text."""
-        return b"".join(super(TextCallsWriter, self).write(each) for each in with_calls_as_text(event))
-
-
-def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
-    """Return the writer of one reply."""
-    kind = TextCallsWriter if options.calls_as_text else ChatWriter
-    return kind(options, expand=expand)
 
 
 def with_calls_as_text(event: Event) -> tuple[Event, ...]:

@@ -8,21 +8,17 @@ Source: the Anthropic API reference, "Streaming messages".
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from proxy.dialects.messages.ids import FIELDS, client_id, signature
-from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind, token_counts
-from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, choice_number
+from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, token_counts
+from proxy.engine.events import CallArguments, CallOpened, Reasoning, Text, choice_number
 from proxy.errors import LimitExceeded
-from proxy.json import Json, JsonObject, as_text, is_object_text, objects_in
+from proxy.json import Json, JsonObject, as_text, objects_in
 
 # Maximum number of calls that wait for an incomplete one. The engine has a limit too, but only if it repairs.
 _MAX_WAITING = 1024
-# A large call is parsed again when it has grown by this factor, so that the total work is linear (C7).
-_GROWTH = 1.5
-_SMALL = 4096
 # The fields in which vLLM and SGLang report the stop sequence that ended the reply.
 _MATCHED = ("stop_reason", "matched_stop")
 
@@ -43,34 +39,10 @@ class ReplyOptions:
     leave_open: bool = False
 
 
-@dataclass(slots=True)
-class _OpenCall:
-    """The call whose block is open, and whether its arguments were complete when last parsed."""
-
-    index: int
-    parts: list[str] = field(default_factory=list)
-    size: int = 0
-    judged: bool | None = None
-    again: float = 0.0
-    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-
-    def add(self, fragment: str) -> None:
-        self.parts.append(fragment)
-        self.size += len(fragment)
-        self.judged = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the arguments are known to be a complete object."""
-        if self.judged is None and self.size >= self.again:
-            self.judged = is_object_text("".join(self.parts))
-            if not self.judged and self.size > _SMALL:
-                self.again = self.size * _GROWTH
-        return bool(self.judged)
-
-
-class Blocks(Reply):
-    """The events of one reply."""
+class Blocks(TranslatedWriter):
+    """The events of one reply. Content after an open call waits for its end, except for that of a complete call that
+    the engine did not repair, and so does not close.
+    """
 
     def __init__(self, options: ReplyOptions) -> None:
         super().__init__()
@@ -79,8 +51,7 @@ class Blocks(Reply):
         self._next = 0
         # The server's reasoning field.
         self._field = ""
-        self._call: _OpenCall | None = None
-        self._behind: deque[Content] = deque()
+        self._behind: list[Content] = []
         self._waiting = 0
         self._has_calls = False
         self._id = ""
@@ -93,16 +64,17 @@ class Blocks(Reply):
             self._id = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
         return choice
 
-    def end(self) -> list[JsonObject]:
+    def last_events(self) -> list[JsonObject]:
         """Return the end of a finished reply. Raises UpstreamBroken if a call is incomplete."""
         reason, cut = self.finish_reason(self._unfinished())
         events: list[JsonObject] = []
-        while self._call is not None:
-            if not cut and not self._call.size:
-                events.append(self._arguments_delta("{}"))
-            events += self._end_call()
-        events += [*self._say("text", "".join(self._refusal)), *self._stopped(), *self._started()]
-        matched = None if self._finished is None or self._finished.source is None else self._matched_stop()
+        while self._calls:
+            [(number, call)] = self._calls.items()
+            if not cut and not call.deltas:
+                events.append(self.arguments_delta(call, "{}"))
+            events += self.close_call(number)
+        events += [*self.say("text", "".join(self._refusal)), *self._begin_block()]
+        matched = self._matched_stop()
         if reason == "content_filter" or (self._refusal and not cut):
             stop = "refusal"
         elif cut:
@@ -115,12 +87,11 @@ class Blocks(Reply):
 
     def _matched_stop(self) -> str | None:
         """Return the client's stop sequence that ended the reply, if the server reports it."""
-        assert self._finished is not None and self._finished.source is not None
-        for entry in objects_in(self._finished.source.body.get("choices")):
+        source = None if self._finished is None else self._finished.source
+        for entry in objects_in(source.body.get("choices")) if source else ():
             if choice_number(entry.get("index")) == 0:
-                for matched in map(entry.get, _MATCHED):
-                    if isinstance(matched, str) and matched in self._options.stops:
-                        return matched
+                words = (as_text(entry.get(name)) for name in _MATCHED)
+                return next((word for word in words if word in self._options.stops), None)
         return None
 
     def fail(self) -> list[JsonObject]:
@@ -129,60 +100,48 @@ class Blocks(Reply):
         Claude Code keeps every block that has ended: half a call stays in its history, and after half a text it gives
         up. If the block is still open, it discards the message and retries.
         """
-        return [] if self._options.leave_open else self._stopped()
+        return [] if self._options.leave_open else self._end_block()
 
     # Content.
 
-    def write(self, event: Content) -> list[JsonObject]:
-        """Return the events for content. Content other than the open call's arguments waits for that call to be
-        complete.
-        """
-        call = self._call
-        if call is None:
-            return super().write(event)
-        if isinstance(event, CallArguments | CallOpened | CallClosed) and event.index == call.index:
-            if isinstance(event, CallClosed):
-                return self._end_call()
-            # A server that opens a call again only repeats it (F39, F45).
-            return [] if isinstance(event, CallOpened) else self._arguments(call, call.escapes.feed(event.fragment))
-        if call.is_complete:
-            return [*self._end_call(), *self.write(event)]
+    def content(self, event: Content) -> list[JsonObject]:
+        """Return the events for content; none if it waits."""
+        if not self._calls:
+            return super().content(event)
+        [(number, call)] = self._calls.items()
+        if not isinstance(event, Text | Reasoning) and event.index == number:
+            # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
+            is_blank = isinstance(event, CallArguments) and not call.deltas and event.fragment.isspace()
+            return [] if is_blank else super().content(event)
+        if not self._behind and call.is_whole:
+            return [*self.close_call(number), *self.content(event)]
+        self._behind.append(event)
         self._waiting += isinstance(event, CallOpened)
         if self._waiting > _MAX_WAITING:
             raise LimitExceeded("max_calls", _MAX_WAITING)
-        self._behind.append(event)
         return []
 
     def open_call(self, event: CallOpened) -> list[JsonObject]:
         """Return the start of a call's block."""
-        before = [*self._stopped(), *self._started()]
-        self.forget_blanks()
+        before = self._begin_block()
         self._has_calls = True
-        self._call = _OpenCall(event.index)
+        self._calls[event.index] = OpenCall(index=self._next)
         id_ = client_id(self.own_id(event.id, f"{self._name}_{self._next}"))
-        block: JsonObject = {"type": "tool_use", "id": id_, "name": event.name, "input": {}}
-        return [*before, self._start(block)]
+        return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
 
-    def _arguments(self, call: _OpenCall, text: str) -> list[JsonObject]:
-        # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
-        if not text or (not call.size and text.isspace()):
-            return []
-        call.add(text)
-        return [self._arguments_delta(text)]
-
-    def _end_call(self) -> list[JsonObject]:
+    def close_call(self, number: int) -> list[JsonObject]:
         """Return the end of the open call's block, and the events of the content that waited for it."""
-        events = [] if self._call is None else self._arguments(self._call, self._call.escapes.finish())
-        self._call = None
-        events.append(self._stop_block())
-        waiting, self._behind, self._waiting = self._behind, deque(), 0
+        call = self._calls[number]
+        events = [*self.continue_call(call, call.escapes.finish()), self._stop()]
+        del self._calls[number]
+        waiting, self._behind, self._waiting = self._behind, [], 0
         for event in waiting:
-            events += self.write(event)
+            events += self.content(event)
         return events
 
     def _unfinished(self) -> list[str]:
         """Return the arguments of the open call and of the waiting calls."""
-        texts = {} if self._call is None else {self._call.index: [*self._call.parts]}
+        texts = {number: [*call.deltas] for number, call in self._calls.items()}
         for event in self._behind:
             if isinstance(event, CallOpened):
                 texts.setdefault(event.index, [])
@@ -192,7 +151,7 @@ class Blocks(Reply):
 
     def begin_text(self, kind: TextKind) -> list[JsonObject]:
         """Return the start of a block of text or reasoning."""
-        before = [*self._stopped(), *self._started()]
+        before = self._begin_block()
         self._open = kind
         more: JsonObject = {"signature": ""} if kind == "thinking" else {}
         return [*before, self._start({"type": kind, kind: "", **more})]
@@ -201,18 +160,8 @@ class Blocks(Reply):
         """Return the event that continues the open block."""
         return self._delta({"type": f"{self._open}_delta", str(self._open): text})
 
-    def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for the open call's next arguments, unless they are its first or follow held text."""
-        call = self._call
-        is_live = call is not None and call.index == index and call.escapes.empty and call.size > 0
-        return self._arguments_delta(text) if is_live else None
-
-    def keep(self, event: Event) -> None:
-        """Keep the arguments that a lane has sent: they must be complete at the end."""
-        if isinstance(event, CallArguments) and self._call is not None:
-            self._call.add(event.fragment)
-
-    def _arguments_delta(self, text: str) -> JsonObject:
+    def arguments_delta(self, call: OpenCall, text: str) -> JsonObject:
+        """Return the event that continues the open call."""
         return self._delta({"type": "input_json_delta", "partial_json": text})
 
     # Blocks.
@@ -228,23 +177,24 @@ class Blocks(Reply):
     def _delta(self, delta: JsonObject) -> JsonObject:
         return {"type": "content_block_delta", "index": self._next - 1, "delta": delta}
 
-    def _stop_block(self) -> JsonObject:
+    def _stop(self) -> JsonObject:
         return {"type": "content_block_stop", "index": self._next - 1}
 
-    def _stopped(self) -> list[JsonObject]:
+    def _end_block(self) -> list[JsonObject]:
         """Return the end of the open block, if there is one; a reasoning block is signed."""
         if self._open is None:
-            return [] if self._call is None else [self._stop_block()]
+            return [self._stop()] if self._calls else []
         rest = self.deltas(self._characters.finish())
         if self._open == "thinking":
             rest.append(self._delta({"type": "signature_delta", "signature": signature(self._field)}))
         self._open = None
-        return [*rest, self._stop_block()]
+        return [*rest, self._stop()]
 
-    def _started(self) -> list[JsonObject]:
-        """Return the start of the message, once."""
+    def _begin_block(self) -> list[JsonObject]:
+        """Return the end of the open block, and the start of the message if it has not started."""
+        ended = self._end_block()
         if self._has_started:
-            return []
+            return ended
         self._has_started = True
         message: JsonObject = {
             "id": f"msg_{self._name}",

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.reply_parts import TranslatedWriter
 from proxy.engine.events import Event
 from proxy.errors import ProxyError, UpstreamRefused
 from proxy.json import Json, JsonObject, dump_strict, load_json
@@ -44,26 +43,20 @@ class MessagesDialect:
 
     def writer(self, *, expand: bool) -> MessagesWriter:
         """Return a writer for one stream. `expand` has no effect: every event is encoded anyway."""
-        return MessagesWriter(Blocks(self.options))
+        return MessagesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return a whole answer as a message. Raises the error of a `Failed` event."""
-        blocks = Blocks(self.options)
-        blocks.observe_body(answer)
-        written = [each for event in events for each in blocks.take(event)]
-        return dump_strict(assemble([*written, *blocks.end()], self.options.prefill))
+        written = MessagesWriter(self.options).whole(answer, events)
+        return dump_strict(assemble(written, self.options.prefill))
 
 
-class MessagesWriter(TranslatedWriter):
+class MessagesWriter(Blocks):
     """Encodes internal events as the bytes of a Messages stream."""
-
-    def __init__(self, blocks: Blocks) -> None:
-        super().__init__(blocks)
-        self._blocks = blocks
 
     def error(self, error: ProxyError) -> bytes:
         """Return the end of the open block and the error. No `message_stop` follows, because it would mean success."""
-        return self.encode([*self._blocks.fail(), error_object(error)])
+        return self.encode([*self.fail(), error_object(error)])
 
     def heartbeat(self) -> bytes:
         """Return a ping, which clients accept as a sign of life (F75)."""

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from proxy.dialects.reply_parts import Content, Reply, SurrogateFilter, TextKind, token_counts
+from proxy.dialects.reply_parts import OpenCall, TextKind, TranslatedWriter, token_counts
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
-from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Reasoning, Text
+from proxy.engine.events import CallOpened
 from proxy.errors import ContextFull, NotKept, ProxyError
-from proxy.json import Json, JsonObject, as_object, is_object_text, load_json, read_json
+from proxy.json import Json, JsonObject, as_object, load_json, read_json
 
 # Servers reserve some tokens: a context counts as full this close to its end.
 _MARGIN = 8
@@ -119,26 +119,13 @@ class TextItem:
         return {"id": self.id, "type": "message", "status": status, "role": "assistant", "content": content}
 
 
-@dataclass(slots=True)
-class CallItem:
+@dataclass(slots=True, kw_only=True)
+class CallItem(OpenCall):
     """The open item of a call."""
 
-    index: int
     id: str
     call_id: str
     called: Called
-    deltas: list[str] = field(default_factory=list)
-    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-
-    @property
-    def arguments(self) -> str:
-        """The arguments so far."""
-        return "".join(self.deltas)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the arguments are an object."""
-        return is_object_text(self.arguments)
 
     @property
     def is_plain(self) -> bool:
@@ -146,10 +133,6 @@ class CallItem:
         complete.
         """
         return self.called.kind is Kind.CUSTOM and not self.arguments.lstrip().startswith("{")
-
-    def delta(self, text: str) -> JsonObject:
-        """Return the event that continues a function's arguments."""
-        return _of_item("response.function_call_arguments.delta", self, delta=text)
 
     def item(self, status: str) -> JsonObject:
         """Return the item with its arguments or input so far."""
@@ -172,21 +155,22 @@ class CallItem:
         return plain_input(self.arguments) if self.is_whole or self.is_plain else ""
 
 
-class Output(Reply):
+class Output(TranslatedWriter):
     """The events of one reply, without their sequence numbers."""
+
+    _calls: dict[int, CallItem]  # type: ignore[assignment]  # all of them are its own
 
     def __init__(self, options: ReplyOptions) -> None:
         super().__init__()
         self._options = options
         self._has_begun = False
         self._text: TextItem | None = None
-        self._calls: dict[int, CallItem] = {}
         self._newest: int | None = None
         self._items: list[JsonObject] = []
         # Whether anything but heartbeats was sent.
         self.spoke = False
 
-    def end(self) -> list[JsonObject]:
+    def last_events(self) -> list[JsonObject]:
         """Return the end of a finished reply.
 
         Raises UpstreamBroken if a call is incomplete although the model stopped normally, and ContextFull if the answer
@@ -196,11 +180,10 @@ class Output(Reply):
         if reason == "length" and self._is_full():
             raise ContextFull("the model's context is full: the answer was cut off; make the conversation shorter")
         events = self._begin()
-        for index, call in [*self._calls.items()]:  # an incomplete call stays open
+        for number, call in [*self._calls.items()]:  # an incomplete call stays open
             if not cut and not call.arguments.strip():
-                events += self._arguments(call, "{}")
-            if call.is_whole or (call.is_plain and not cut):
-                events += self._end_call(index)
+                events += self.continue_call(call, "{}")
+            events += self._end_call(number) if call.is_plain and not cut else self.close_call(number)
         events += self._end_text("incomplete" if cut else "completed")
         if words := "".join(self._refusal):
             events += [*self._open_item("refusal"), *self.deltas(words), *self._end_text("completed")]
@@ -223,37 +206,18 @@ class Output(Reply):
         response = self._response("failed", usage(self._counts) if self._counts else None)
         return [*events, {"type": "response.failed", "response": {**response, "error": failure(error)}}]
 
-    def heartbeat(self) -> JsonObject:
+    def progress_event(self) -> JsonObject:
         """Return an event that resets clients' timers: the start of the stream, or a repetition."""
         if not (self._has_begun or self._options.progress.begun):
             self._has_begun = True
             return self._lifecycle("response.created")
         return self._lifecycle("response.in_progress")
 
-    def write(self, event: Content) -> list[JsonObject]:
-        """Return the events for content."""
-        call = None if isinstance(event, Text | Reasoning) else self._calls.get(event.index)
-        match event:
-            case CallArguments() if call is not None:
-                return self._arguments(call, call.escapes.feed(event.fragment))
-            case CallClosed():  # a truncated call is closed, too
-                return [] if call is None or not call.is_whole else self._end_call(event.index)
-            case CallOpened() if call is not None:
-                return []  # a server that opens a call again only repeats it (F39, F45)
-        return super().write(event)
-
-    def keep(self, event: Event) -> None:
-        """Keep the text that a lane has sent, for the end of the item."""
-        if isinstance(event, CallArguments):
-            self._calls[event.index].deltas.append(event.fragment)
-        elif isinstance(event, Text | Reasoning) and self._text is not None:
-            self._text.deltas.append(event.text)
-
     # Text and reasoning.
 
     def begin_text(self, kind: TextKind) -> list[JsonObject]:
         """Return the start of an item of text or reasoning."""
-        before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
+        before = self._make_room()
         self._open = kind
         return [*before, *self._open_item(kind)]
 
@@ -269,11 +233,10 @@ class Output(Reply):
         assert self._text is not None
         return self._text.event("delta", "delta", text)
 
-    def deltas(self, text: str) -> list[JsonObject]:
-        """Return the event that continues the open item, and keep its text."""
-        if text and self._text is not None:
-            self._text.deltas.append(text)
-        return super().deltas(text)
+    def keep_text(self, text: str) -> None:
+        """Keep the text of the open item for its end."""
+        assert self._text is not None
+        self._text.deltas.append(text)
 
     def _end_text(self, status: str) -> list[JsonObject]:
         """Return the end of the open item of text or reasoning, if there is one."""
@@ -291,38 +254,27 @@ class Output(Reply):
 
     def open_call(self, event: CallOpened) -> list[JsonObject]:
         """Return the start of a call's item."""
-        before = [*self._begin(), *self._end_text("completed"), *self._end_newest()]
-        self.forget_blanks()
-        index = self._new_item()
+        before, index, own = self._make_room(), self._new_item(), self._options.id
         called = self._options.tools.called(event.name)
-        call_id = self.own_id(event.id, f"call_{self._options.id}_{index}")
-        opened = CallItem(index, f"{_PREFIXES[called.kind]}_{self._options.id}_{index}", call_id, called)
+        call_id = self.own_id(event.id, f"call_{own}_{index}")
+        opened = CallItem(index=index, id=f"{_PREFIXES[called.kind]}_{own}_{index}", call_id=call_id, called=called)
         self._calls[event.index] = opened
         self._newest = event.index
         return [*before, self._added(index, opened.item("started"))]
 
-    def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for a function's next arguments; other kinds are sent once they are complete."""
-        call = self._calls.get(index)
-        is_live = call is not None and call.called.kind is Kind.FUNCTION and call.escapes.empty
-        return call.delta(text) if call is not None and is_live else None
+    def arguments_delta(self, call: OpenCall, text: str) -> JsonObject | None:
+        """Return the event that continues a function's arguments; other kinds are sent once they are complete."""
+        assert isinstance(call, CallItem)
+        is_live = call.called.kind is Kind.FUNCTION
+        return _of_item("response.function_call_arguments.delta", call, delta=text) if is_live else None
 
-    def _arguments(self, call: CallItem, text: str) -> list[JsonObject]:
-        """Return the events for the next arguments. Only functions send them before the call is complete."""
-        if not text:
-            return []
-        call.deltas.append(text)
-        return [call.delta(text)] if call.called.kind is Kind.FUNCTION else []
+    def close_call(self, number: int) -> list[JsonObject]:
+        """Return the end of a call if its arguments are complete."""
+        return self._end_call(number) if self._calls[number].is_whole else []
 
-    def _end_newest(self) -> list[JsonObject]:
-        """Return the end of the newest call if it is complete, because another item opens."""
-        newest, self._newest = self._newest, None
-        call = None if newest is None else self._calls.get(newest)
-        return [] if newest is None or call is None or not call.is_whole else self._end_call(newest)
-
-    def _end_call(self, index: int) -> list[JsonObject]:
-        call = self._calls.pop(index)
-        events = self._arguments(call, call.escapes.finish())
+    def _end_call(self, number: int) -> list[JsonObject]:
+        call = self._calls.pop(number)
+        events = self.continue_call(call, call.escapes.finish())
         if call.called.kind is Kind.CUSTOM:
             if text := call.input:
                 events.append(_of_item("response.custom_tool_call_input.delta", call, delta=text))
@@ -332,6 +284,14 @@ class Output(Reply):
         return [*events, self._done(call.index, call.item("completed"))]
 
     # The response.
+
+    def _make_room(self) -> list[JsonObject]:
+        """Return the events before another item: the start of the stream, and the end of the text and a whole call."""
+        events = [*self._begin(), *self._end_text("completed")]
+        if self._newest in self._calls:
+            events += self.close_call(self._newest)
+        self._newest = None
+        return events
 
     def _begin(self) -> list[JsonObject]:
         """Return the start of the stream, once."""

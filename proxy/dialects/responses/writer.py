@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxy.dialects.reply_parts import TranslatedWriter, encode
+from proxy.dialects.reply_parts import encode
 from proxy.dialects.responses.output import Output, ReplyOptions
 from proxy.engine.events import Event
 from proxy.errors import ProxyError
@@ -34,30 +34,25 @@ class ResponsesDialect:
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return a whole answer as a response. Raises the error of a `Failed` event."""
-        output = Output(self.options)
-        output.observe_body(answer)
-        for event in events:
-            output.take(event)
-        return dump_strict(as_object(output.end()[-1]["response"]))
+        return dump_strict(as_object(ResponsesWriter(self.options).whole(answer, events)[-1]["response"]))
 
 
-class ResponsesWriter(TranslatedWriter):
+class ResponsesWriter(Output):
     """Encodes internal events as the bytes of a Responses stream."""
 
     def __init__(self, options: ReplyOptions) -> None:
-        self._output = Output(options)
-        super().__init__(self._output)
+        super().__init__(options)
         self._progress = options.progress
         self._sequence = 0
         self._has_spoken = False
 
     def error(self, error: ProxyError) -> bytes:
         """Return `response.failed`. No `error` event follows, because Codex ignores it."""
-        return self.encode(self._output.fail(error))
+        return self.encode(self.fail(error))
 
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
-        data = self.encode([self._output.heartbeat()])
+        data = self.encode([self.progress_event()])
         if not self._has_spoken:
             self._progress.begun = True
             self._progress.sequence = self._sequence
@@ -70,7 +65,7 @@ class ResponsesWriter(TranslatedWriter):
         """
         if not self._has_spoken:
             self._sequence = self._progress.sequence
-            self._has_spoken = self._output.spoke
+            self._has_spoken = self.spoke
         written: list[bytes] = []
         for event in events:
             event["sequence_number"] = self._sequence  # each event belongs to this stream and is sent once

@@ -9,7 +9,6 @@ import pytest
 
 from proxy.dialects.chat.request import (
     ChatRequest,
-    KnownFields,
     call_ids,
     content_text,
     copy_sources,
@@ -176,9 +175,3 @@ def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> N
 def test_which_tool_is_forced(tools: list[Any], choice: Any, name: str) -> None:
     body = {"model": "m", "messages": [], "tools": tools, "tool_choice": choice}
     assert read_chat(json.dumps(body).encode(), body).forced_tool == name
-
-
-def test_what_is_known_is_not_looked_for() -> None:
-    known = KnownFields(sources=(), made=(), ids=frozenset(), json_reply=False)
-    chat = read_chat(b"", {**BODY}, known)
-    assert (chat.sources, chat.made, chat.ids, chat.json_reply) == ((), (), frozenset(), False)

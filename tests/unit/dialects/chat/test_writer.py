@@ -121,15 +121,15 @@ def test_a_finish_is_the_upstream_s_own_chunk_with_the_true_reason() -> None:
     """C4: with what else it says, and without text that has left already."""
     source = chunk(
         {**delta(0, "stop", content="a"), "stop_reason": 7},
-        delta(1, None, content="b"),
         usage=COUNTS,
         prompt_token_ids=None,
     )
     (body,) = written(Finished(0, "tool_calls", source))
-    assert body["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls", "stop_reason": 7}]
+    finished = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "tool_calls"}
+    assert body["choices"] == [{**finished, "stop_reason": 7}]
     assert body["usage"] == COUNTS
     (body,) = written(Finished(0, "tool_calls", source), clean=CLEAN)
-    assert body["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+    assert body["choices"] == [finished]
     assert "prompt_token_ids" not in body
     assert "prompt_tokens_details" not in body["usage"]
 
