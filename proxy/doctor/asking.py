@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from proxy import sse
 from proxy.config.settings import Settings, origin
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
+from proxy.dialects.chat.writer import entries
 from proxy.display import cut
 from proxy.errors import ProxyError
-from proxy.json import JsonObject, as_list, as_object, as_text, dump_request, load_json, objects_in
+from proxy.json import JsonObject, as_object, as_text, dump_request, load_json, objects_in
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
@@ -35,7 +34,6 @@ _START = "start the model server, or pass its URL with --upstream"
 _LISTED = 10
 # Maximum number of characters shown of a server's text.
 _SHOWN = 160
-_DONE = b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 
 
@@ -200,7 +198,6 @@ class Reply:
 
     def __init__(self, answer: Answer, *, streamed: bool) -> None:
         self.status = answer.status
-        self.streamed = streamed
         self.body = answer.body
         self._answer = answer
         view = view_reply(answer.body, streamed=streamed and self.status == 200)
@@ -209,11 +206,12 @@ class Reply:
         self.calls, self.ids = choice.calls, choice.ids
         self.finish = choice.finish or ""
         self.error = view.error or ((answer.error or "an empty error") if self.status != 200 else "")
-
-    @property
-    def taken(self) -> bool:
-        """Whether it is a success without an error in its body."""
-        return self.status == 200 and not self.error and bool(self._chunks)
+        # Whether it is a success without an error in its body, and whether a stream ended with `[DONE]`.
+        self.taken = self.status == 200 and not self.error and bool(view.choices)
+        self.done = view.done
+        self._chunks = view.chunks
+        place = "delta" if streamed else "message"
+        self._messages = [as_object(entry.get(place)) for chunk in view.chunks for entry in entries(chunk)]
 
     @property
     def is_silent(self) -> bool:
@@ -228,48 +226,21 @@ class Reply:
         return f"status {self.status}: {shown(self.error) or 'it is not a reply'}"
 
     @property
-    def done(self) -> bool:
-        """Whether a stream ended with `[DONE]`."""
-        return _DONE in self._events
-
-    @property
     def reasoning_field(self) -> str:
         """The field that contains its reasoning, or ""."""
-        named = (name for message in self._messages() for name in _REASONING if as_text(message.get(name)).strip())
+        named = (name for message in self._messages for name in _REASONING if as_text(message.get(name)).strip())
         return next(named, "")
 
     @property
     def bare_deltas(self) -> int:
         """The number of call deltas without an index, which strict clients cannot assign to a call."""
-        entries = [call for message in self._messages() for call in objects_in(message.get("tool_calls"))]
+        entries = [call for message in self._messages for call in objects_in(message.get("tool_calls"))]
         return sum(type(call.get("index")) is not int for call in entries)
 
     def count(self, name: str) -> int | None:
         """Return one token count of its usage; None if it is missing."""
         counts = (as_object(chunk.get("usage")).get(name) for chunk in reversed(self._chunks))
         return next((count for count in counts if type(count) is int), None)
-
-    def _messages(self) -> Iterator[JsonObject]:
-        place = "delta" if self.streamed else "message"
-        for chunk in self._chunks:
-            for entry in objects_in(chunk.get("choices")):
-                yield as_object(entry.get(place))
-
-    @cached_property
-    def _chunks(self) -> list[JsonObject]:
-        if self.status != 200:
-            return []
-        if self.streamed:
-            return [chunk for chunk in map(object_in, self._events) if chunk]
-        return [self._answer.json] if as_list(self._answer.json.get("choices")) else []
-
-    @cached_property
-    def _events(self) -> list[bytes]:
-        if not self.streamed or self.status != 200:
-            return []
-        decoder = sse.Decoder(len(self._answer.body) + 2)
-        events = (*decoder.feed(self._answer.body), *decoder.finish())
-        return [event.data.strip() for event in events if event.data is not None]
 
 
 def shown(text: str) -> str:

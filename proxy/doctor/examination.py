@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy import SERVICE
 from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
@@ -82,8 +87,7 @@ class Level(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One result of a probe. `kind` is the kind of call concerned, or "".
 
     `harm` is the effect on agents; `handled` means that the proxy already repairs it. `remedy` is the server flag or
@@ -102,14 +106,15 @@ class Finding:
     kind: str = ""
 
 
-def good(id_: str, what: str, kind: str = "") -> Finding:
-    """Return a finding without a problem."""
-    return Finding(id_, Level.GOOD, what, kind=kind)
+_ROWS = msgspec.json.decode(Path(__file__).with_name("findings.json").read_bytes(), type=tuple[Finding, ...])
+FINDINGS = {row.id: row for row in _ROWS}
 
 
-def unknown(id_: str, what: str) -> Finding:
-    """Return a finding that could not be decided."""
-    return Finding(id_, Level.UNKNOWN, what)
+def finding(id_: str, **words: object) -> Finding:
+    """Return the finding with this id from `findings.json`. `words` fill the braces in its texts."""
+    row = FINDINGS[id_]
+    texts = (text.format(**words) for text in (row.what, row.harm, row.remedy))
+    return replace(row, **dict(zip(("what", "harm", "remedy"), texts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

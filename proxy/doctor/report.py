@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy import __version__
 from proxy.config.rules import Model, Rules, Telling, entry_with
 from proxy.doctor.asking import Asker
-from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
+from proxy.doctor.examination import Examination, Finding, Level, examine_server
 from proxy.doctor.probes import PROBES
 from proxy.exchange.plan import KEEPS_TOOLS
 from proxy.json import JsonObject
@@ -88,8 +88,9 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
     for probe in PROBES:
         step(probe.title)
         found = [*probe.look(examination)]
-        # An unfinished probe proves nothing.
-        findings += [unknown(NOT_EXAMINED, f"{probe.title} (no time was left)")] if ask.is_over else found
+        if ask.is_over:  # an unfinished probe proves nothing
+            found = [Finding(NOT_EXAMINED, Level.UNKNOWN, f"{probe.title} (no time was left)")]
+        findings += found
     spent = ask.spent
     return Report(
         ask.url,
