@@ -35,37 +35,23 @@ SHOWN_BY_REPLY = Thoughts(tuple({**_OF_FAMILIES, **{marker.opener: marker for ma
 
 
 @dataclass(frozen=True, slots=True)
-class ThinkingRules:
-    """Known facts about a model: its family, the switch named by the rules, and the `suffix` of the client's model
-    name.
-    """
-
-    family: Family | None
-    switch: str = "none"
-    suffix: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ThinkingRequest:
-    """A request translated for the model's family, its audit records, and the reasoning marks of the reply.
-
-    `changed`: the body differs from the client's.
-    """
+    """A request translated for the model's family, its audit records, and the reasoning marks of the reply."""
 
     body: JsonObject
     audit: tuple[Repair, ...]
     thoughts: Thoughts
-    changed: bool
 
 
-def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
-    """Translate the request for the model's family."""
-    family = rules.family
-    if rules.suffix and (family is None or not family.markers):
-        family = of_rules(rules.switch)
-    told, switching = switched(body, family, rules.suffix)
-    made, giving = given_back(told, rules.family)
-    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family), made is not body)
+def think(body: JsonObject, family: Family | None, switch: str = "none", suffix: str = "") -> ThinkingRequest:
+    """Translate the request for the model's family; without changes, the body is the same object.
+
+    `switch` is named by the rules, for a family without one. `suffix` is that of the client's model name.
+    """
+    switching_family = of_rules(switch) if suffix and (family is None or not family.markers) else family
+    told, switching = switched(body, switching_family, suffix)
+    made, giving = given_back(told, family)
+    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, family))
 
 
 def field_back(family: Family | None, *, wanted: bool) -> str:

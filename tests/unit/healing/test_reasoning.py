@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.healing.families import FAMILIES, Efforts, Family, Opens, Prompt, Switch, family_of
-from proxy.healing.reasoning import ThinkingRules, field_back, given_back, is_on, think, thought_of, thoughts_of
+from proxy.healing.reasoning import field_back, given_back, is_on, think, thought_of, thoughts_of
 from proxy.json import Json, JsonObject
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import render
@@ -216,28 +216,28 @@ def without_messages(body: JsonObject) -> JsonObject:
 @pytest.mark.parametrize("name", ["", "qwen3", "gpt-oss"])
 def test_a_request_that_says_nothing_of_thinking_is_the_very_same(name: str) -> None:
     """C1."""
-    made = think(BODY, ThinkingRules(family_of("", name)))
+    made = think(BODY, family_of("", name))
     assert made.body is BODY and made.audit == ()
 
 
 @pytest.mark.parametrize("name", ["", "llama-3"])
 def test_without_known_reasoning_every_mark_counts_and_nothing_is_known_of_the_prompt(name: str) -> None:
-    thoughts = think(BODY, ThinkingRules(family_of("", name))).thoughts
+    thoughts = think(BODY, family_of("", name)).thoughts
     assert (thoughts.markers, thoughts.begun, thoughts.unknown) == (ALL_MARKERS, "", True)
 
 
 def test_whether_the_prompt_opens_a_thought_is_told_from_the_request_as_it_goes_up() -> None:
     """The client says `enable_thinking`, the template knows `thinking`."""
-    rules = ThinkingRules(family_of("", "deepseek"))
-    assert think({**BODY, "enable_thinking": True}, rules).thoughts.begun == "<think>"
-    assert think({**BODY, "enable_thinking": False}, rules).thoughts.begun == ""
+    family = family_of("", "deepseek")
+    assert think({**BODY, "enable_thinking": True}, family).thoughts.begun == "<think>"
+    assert think({**BODY, "enable_thinking": False}, family).thoughts.begun == ""
 
 
 def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
-    made = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
+    made = think(BODY, None, "enable_thinking", suffix="nothink")
     assert without_messages(made.body) == OFF
-    made = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
+    made = think(BODY, None, "reasoning_effort", suffix="high")
     assert without_messages(made.body) == {"reasoning_effort": "high"}
-    made = think(BODY, ThinkingRules(family_of("llama-3"), "reasoning_effort", suffix="high"))
+    made = think(BODY, family_of("llama-3"), "reasoning_effort", suffix="high")
     assert without_messages(made.body) == {"reasoning_effort": "high"}
-    assert think(BODY, ThinkingRules(None, "none", suffix="high")).body is BODY
+    assert think(BODY, None, "none", suffix="high").body is BODY
