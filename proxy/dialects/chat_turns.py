@@ -15,11 +15,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from proxy.healing import conversation
 from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
 from proxy.json import Json, JsonObject
 
+_Turn = TypeVar("_Turn", "UserTurn", "AssistantTurn")
 text_part = conversation.text_part
 _REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)
 
@@ -58,7 +60,7 @@ class UserTurn:
         """Whether the turn has no content."""
         return not (self.results or self.shown or self.parts)
 
-    def messages(self) -> list[JsonObject]:
+    def messages(self, reasoning: str) -> list[JsonObject]:
         """Return the results, then one user message with the other content, `shown` first.
 
         If there are results, the client's additions to the user's text go into the last one. An empty turn becomes
@@ -97,6 +99,7 @@ class AssistantTurn:
         if self.texts and self.last != "text":
             self.texts.append("\n\n")
         self.texts.append(text)
+        self.last = "text"
 
     def add_call(self, call_id: str, name: str, arguments: str) -> None:
         """Add a call."""
@@ -131,14 +134,14 @@ class AssistantTurn:
         return [message]
 
 
-def turn_of(role: str, turns: list[UserTurn | AssistantTurn]) -> UserTurn | AssistantTurn:
-    """Return the last turn if it has this role, else append a new one."""
-    kind: type[UserTurn | AssistantTurn] = UserTurn
-    if role == "assistant":
-        kind = AssistantTurn
-    if not turns or not isinstance(turns[-1], kind):
-        turns.append(kind())
-    return turns[-1]
+def turn_of(kind: type[_Turn], turns: list[UserTurn | AssistantTurn]) -> _Turn:
+    """Return the last turn if it is of this kind, else append a new one."""
+    last = turns[-1] if turns else None
+    if isinstance(last, kind):
+        return last
+    turn = kind()
+    turns.append(turn)
+    return turn
 
 
 def is_own(part: JsonObject) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from proxy.dialects.chat_turns import AssistantTurn, UserTurn
 from proxy.errors import BadRequest
+from proxy.healing.switches import of_rules, switched
 from proxy.json import Json, JsonObject, dump_inner, dump_strict, load_json
 from proxy.repair.record import Repair
 
@@ -195,8 +196,13 @@ def conversation(system: Iterable[str], turns: list[UserTurn | AssistantTurn], h
     text = "\n\n".join(filter(None, system))
     messages: list[Json] = [{"role": "system", "content": text}] if text else []
     for turn in turns:
-        messages += turn.messages() if isinstance(turn, UserTurn) else turn.messages(history)
+        messages += turn.messages(history)
     return messages
+
+
+def in_words_of(switch: str, wish: JsonObject) -> JsonObject:
+    """Return a wish for reasoning in the words of the rules' switch. With OWN_WORDS, it is translated later."""
+    return switched(wish, of_rules(switch))[0]
 
 
 def let_call(fields: JsonObject, options: ModelOptions, lost: Lost, name: str) -> None:

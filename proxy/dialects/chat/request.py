@@ -5,6 +5,7 @@ A conversation's key is a digest of its start, so all of its requests have the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -70,18 +71,14 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
 def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
     """Return the offered tool that the model must call; "" if it has a choice."""
     named = as_text(as_object(as_object(choice).get("function")).get("name"))
-    if named in names:
-        return named
     if choice == "required" and len(names) == 1:
         return names[0]
-    return ""
+    return named if named in names else ""
 
 
 def is_true(value: Json) -> bool:
     """Return whether servers read a value as true (pydantic's lax mode)."""
-    if isinstance(value, str):
-        return value.lower() in ("true", "t", "yes", "y", "on", "1")
-    return value == 1  # true is one, too
+    return value.lower() in ("true", "t", "yes", "y", "on", "1") if isinstance(value, str) else value == 1
 
 
 def copy_sources(messages: Json) -> tuple[str, ...]:
@@ -94,16 +91,18 @@ def copy_sources(messages: Json) -> tuple[str, ...]:
 
 def made_calls(messages: Json) -> tuple[tuple[str, Json], ...]:
     """Return the names and arguments of the calls in the history."""
-    calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
-    functions = (as_object(call.get("function")) for call in calls)
+    functions = (as_object(call.get("function")) for call in _calls(messages))
     return tuple((as_text(function.get("name")), function.get("arguments")) for function in functions)
 
 
 def call_ids(messages: Json) -> frozenset[str]:
     """Return the ids of the calls in the history."""
-    calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
-    ids = (call.get("id") for call in calls)
+    ids = (call.get("id") for call in _calls(messages))
     return frozenset(call_id for call_id in ids if isinstance(call_id, str)) or NO_IDS
+
+
+def _calls(messages: Json) -> Iterator[JsonObject]:
+    return (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
 
 
 def content_text(content: Json) -> str:

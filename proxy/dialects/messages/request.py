@@ -26,6 +26,7 @@ from proxy.dialects.translation import (
     Object,
     bad,
     conversation,
+    in_words_of,
     inner_json,
     kind_of,
     let_call,
@@ -79,7 +80,7 @@ _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
 # The start of a text that already reports a failure.
 _FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
 _CHOICES: JsonObject = {"auto": "auto", "any": "required", "none": "none"}
-_EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 class Text(Struct):
@@ -305,13 +306,12 @@ class _Translator:
         turns: list[UserTurn | AssistantTurn] = []
         last_user = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
         for at, message in enumerate(messages[at_top:], at_top):
-            turn = turn_of(message.role, turns)
-            if isinstance(turn, AssistantTurn):
-                self.answer(turn, message, f"messages.{at}.content")
+            if message.role == "assistant":
+                self.answer(turn_of(AssistantTurn, turns), message, f"messages.{at}.content")
             elif message.role == "user":
-                self.say(turn, message, f"messages.{at}.content")
+                self.say(turn_of(UserTurn, turns), message, f"messages.{at}.content")
             else:
-                remind(turn, self.reminder(message, at, over=at < last_user))
+                remind(turn_of(UserTurn, turns), self.reminder(message, at, over=at < last_user))
         if all(turn.empty for turn in turns):
             raise bad("messages", "they have no content")
         last = turns[-1]
@@ -419,7 +419,8 @@ class _Translator:
                     self.reasoning(turn, block, here)
                 case _:
                     self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
-            turn.last = "text" if isinstance(block, Text) else "other"
+            if not isinstance(block, Text):
+                turn.last = ""
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
         signed = signed_field(block.signature)
@@ -443,30 +444,21 @@ class _Translator:
         if effort and not (takes_effort and effort in _EFFORTS):
             lost.add("output_config.effort", "the model does not support this effort")
             effort = ""
-        if effort and switch == "reasoning_effort":
-            effort = _EFFORTS[effort]
+        wish: JsonObject = {}
         if thinking is not None and switch in ("", "none"):
             lost.add("thinking", "the rules name no switch for the model's reasoning")
-        if thinking is None or switch in ("", "none"):
-            return {"reasoning_effort": effort} if effort else {}
-        on, budget = thinking.type != "disabled", thinking.budget_tokens
-        if budget is not None:
-            if takes_effort and thinking.type == "enabled" and not effort:
+        elif thinking is not None:
+            wish["enable_thinking"] = on = thinking.type != "disabled"
+            budget = thinking.budget_tokens
+            if budget is not None and takes_effort and thinking.type == "enabled" and not effort:
                 effort = "low" if budget <= 4096 else "medium" if budget <= 16384 else "high"
-            else:
+            elif budget is not None:
                 lost.add("thinking.budget_tokens", "the model's switch does not accept a budget")
-        if effort and not on:
-            lost.add("output_config.effort", "thinking is disabled")
-        if switch == "reasoning_effort":
-            effort = effort if on else "low"
-            return {"reasoning_effort": effort} if effort else {}
-        fields: JsonObject = {"chat_template_kwargs": {self.switch_name: on}}
-        return fields | ({"reasoning_effort": effort} if on and effort else {})
-
-    @property
-    def switch_name(self) -> str:
-        """The switch in `chat_template_kwargs`. With OWN_WORDS, a later step replaces the name by the family's own."""
-        return "enable_thinking" if self.options.thinking == OWN_WORDS else self.options.thinking
+            if effort and not on:
+                lost.add("output_config.effort", "thinking is disabled")
+        if effort:
+            wish["reasoning_effort"] = effort
+        return in_words_of(switch, wish)
 
     def tools(self) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
@@ -520,7 +512,7 @@ class _Translator:
             return {}
         if self.request.thinking and self.request.thinking.type != "disabled":
             self.lost.add("thinking", "llama.cpp cannot continue an answer while reasoning is on")
-        return {"chat_template_kwargs": {self.switch_name: False}}
+        return in_words_of(switch, {"enable_thinking": False})
 
 
 def _data_url(source: Base64, where: str, expected: str) -> str:

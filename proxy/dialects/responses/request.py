@@ -16,7 +16,6 @@ from msgspec import Meta, Struct
 from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.translation import (
-    OWN_WORDS,
     Lost,
     ModelOptions,
     Name,
@@ -24,6 +23,7 @@ from proxy.dialects.translation import (
     Object,
     bad,
     conversation,
+    in_words_of,
     inner_json,
     kind_of,
     let_call,
@@ -92,9 +92,6 @@ _NO_STATE = {
 }
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
-# reasoning_effort by reasoning.effort. Models with this field cannot turn reasoning off.
-_EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
-_EFFORTS |= {"high": "high", "xhigh": "high", "max": "high"}
 
 
 class Text(Struct):
@@ -371,15 +368,11 @@ class _Translator:
 
     @property
     def user(self) -> UserTurn:
-        turn = turn_of("user", self.turns)
-        assert isinstance(turn, UserTurn)
-        return turn
+        return turn_of(UserTurn, self.turns)
 
     @property
     def assistant(self) -> AssistantTurn:
-        turn = turn_of("assistant", self.turns)
-        assert isinstance(turn, AssistantTurn)
-        return turn
+        return turn_of(AssistantTurn, self.turns)
 
     def add(self, item: Any, where: str) -> None:
         """Add an item to its turn."""
@@ -440,7 +433,6 @@ class _Translator:
                 if not is_text(part):
                     raise bad(where, "an assistant's message holds text only")
                 turn.say(str(part["text"]))
-                turn.last = "text"
         elif self.turns:
             remind(self.user, self.text(item.content, where))
         else:
@@ -453,7 +445,7 @@ class _Translator:
             return
         self.lost.add("input[] of type reasoning", "the rules name no field for it")
         if self.turns:  # the user's next item starts a new turn in any case (C8)
-            turn_of("assistant", self.turns)
+            turn_of(AssistantTurn, self.turns)
 
     def output(self, call_id: str, parts: list[JsonObject]) -> None:
         """Add the output of a call. Healing pairs repeated and missing ids."""
@@ -506,14 +498,11 @@ class _Translator:
     def effort(self) -> JsonObject:
         """Return the fields that switch the model's reasoning, as the rules configure it."""
         effort, switch = self.request.reasoning and self.request.reasoning.effort, self.options.thinking
-        if not effort:
-            return {}
-        if switch in ("", "none"):
+        if effort and switch in ("", "none"):
             self.lost.add("reasoning.effort", "the rules name no switch for the model's reasoning")
-            return {}
-        if switch in (OWN_WORDS, "reasoning_effort"):
-            return {"reasoning_effort": effort if switch == OWN_WORDS else _EFFORTS[effort]}
-        return {"chat_template_kwargs": {switch: effort != "none"}}
+        elif effort:
+            return in_words_of(switch, {"reasoning_effort": effort})
+        return {}
 
     def form(self) -> JsonObject:
         """Return the fields for the answer's format and verbosity."""
