@@ -169,7 +169,10 @@ class ChatWriter(Writer):
             raw = self._with_roles(raw)
         has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw) is not None
         if has_empty_calls or options.clean or self._renames_reasoning(raw):
-            return cleaned_event(raw, options.clean, drop_empty_calls=has_empty_calls, reasoning=options.reasoning)
+            body = _read_event(raw)
+            drops = has_empty_calls or bool(options.clean)
+            cleaned = clean_body(body, options.clean, drop_empty_calls=drops, reasoning=options.reasoning)
+            raw = raw if cleaned == body else sse.encode(dump_json(cleaned))
         return raw
 
     def _renames_reasoning(self, raw: bytes) -> bool:
@@ -298,15 +301,6 @@ def clean_body(
         names = reasoning_names(reasoning)
         result["choices"] = [_clean_entry(entry, clean, drop_empty_calls, names) for entry in entries(body)]
     return result
-
-
-def cleaned_event(
-    raw: bytes, clean: StripFields, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
-) -> bytes:
-    """Return the event with its body cleaned (`clean_body`); the same bytes if nothing changes."""
-    body = _read_event(raw)
-    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
-    return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
 
 def _read_event(raw: bytes) -> JsonObject:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.doctor.examination import SYNTAXES, is_an_object, written_in
+from proxy.doctor.examination import SYNTAXES, written_in
 from proxy.doctor.probes import flags
 from proxy.healing.families import FAMILIES, Parsers, family_of
 from tests.support.doctor_scripts import CALLS
@@ -28,14 +28,6 @@ def test_what_is_no_call_is_none(text: str) -> None:
 def test_two_calls_are_two() -> None:
     hermes = CALLS["Hermes' JSON"]
     assert [call.syntax for call in written_in(f"So.\n{hermes}\n{hermes}")] == ["Hermes' JSON"] * 2
-
-
-@pytest.mark.parametrize(
-    ("text", "an_object"),
-    [('{"path": "doctor.txt"}', True), ('["path"]', False), ('{"path": "doc', False), ("", False)],
-)
-def test_arguments_are_an_object_or_not(text: str, an_object: bool) -> None:
-    assert is_an_object(text) is an_object
 
 
 def parsers(model: str) -> Parsers | None:

@@ -96,14 +96,6 @@ def test_a_text_is_cut_between_words(text: str, short: str) -> None:
     assert cut("one two three", 12) == "one two…"
 
 
-def test_each_change_by_a_rule_is_told() -> None:
-    """C6."""
-    healed = heal_request({"seed": 1, "tools": [tool("b"), tool("c")]}, rules().heal_plan("m"))
-    tools, sampling = healed.repairs
-    assert (tools.id, tools.before, tools.after) == ("rule_tools", '{"tools": 2}', '{"tools": 1}')
-    assert (sampling.id, sampling.before) == ("rule_sampling", '{"seed": 1, "tools": 1}')
-
-
 def test_what_makes_a_request_what_it_is_cannot_be_changed() -> None:
     assert {"messages", "model", "tools", "stream"} <= KEPT
 

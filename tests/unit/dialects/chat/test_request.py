@@ -10,7 +10,6 @@ import pytest
 from proxy.dialects.chat.request import (
     ChatRequest,
     call_ids,
-    content_text,
     copy_sources,
     count_tool_results,
     is_true,
@@ -41,14 +40,6 @@ def read(**fields: Any) -> ChatRequest:
 
 def result(text: object, role: str = "tool") -> dict[str, Any]:
     return {"role": role, "tool_call_id": "c", "content": text}
-
-
-def test_the_bytes_and_the_body_are_kept_as_they_came() -> None:
-    """C1."""
-    body: dict[str, Any] = {"model": "m", "messages": [], "odd": {"field": 1}}
-    made = read_chat(b"raw", body)
-    assert made.raw == b"raw" and made.body is body
-    assert body == {"model": "m", "messages": [], "odd": {"field": 1}}
 
 
 def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools() -> None:
@@ -139,11 +130,6 @@ def test_the_calls_that_the_assistant_made_are_known() -> None:
     """C3: they may be made again."""
     assert made_calls(BODY["messages"]) == (("now", "{}"),)
     assert made_calls(None) == ()
-
-
-def test_content_that_is_no_text_has_none() -> None:
-    values: tuple[Json, ...] = (None, 5, [], {"text": "a"}, [{"text": 5}])
-    assert [content_text(value) for value in values] == [""] * 5
 
 
 def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:

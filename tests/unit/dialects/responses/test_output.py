@@ -87,9 +87,3 @@ def test_the_form_of_the_text_is_text_unless_another_one_is_asked_for() -> None:
 )
 def test_of_the_reasoning_the_effort_alone_is_repeated(given: Any, effort: str | None) -> None:
     assert echo({"reasoning": given})["reasoning"] == {"effort": effort, "summary": None}
-
-
-def test_no_request_changes_what_another_one_is_told() -> None:
-    before = echo({})
-    echo({"text": {"format": {"type": "json_object"}}, "metadata": {"a": "b"}})
-    assert echo({}) == before
