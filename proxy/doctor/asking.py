@@ -140,23 +140,16 @@ class Asker:
         """The URL of the server."""
         return self._server.target.url
 
-    def get(self, path: str, seconds: float | None = None) -> Answer:
-        """Return the answer to a GET."""
-        return self._ask("GET", path, None, seconds)
-
-    def post(self, path: str, body: JsonObject) -> Answer:
-        """Return the answer to a POST of JSON."""
-        return self._ask("POST", path, body, None)
-
     def chat(self, body: JsonObject) -> Reply:
         """Return the reply to a chat request."""
-        answer = self.post(CHAT_COMPLETIONS, body)
+        answer = self.request(CHAT_COMPLETIONS, body)
         reply = Reply(answer, streamed=body.get("stream") is True)
         self.spent.prompt_tokens += reply.count("prompt_tokens") or 0
         self.spent.completion_tokens += reply.count("completion_tokens") or 0
         return reply
 
-    def _ask(self, method: str, path: str, body: JsonObject | None, seconds: float | None) -> Answer:
+    def request(self, path: str, body: JsonObject | None = None, seconds: float = math.inf) -> Answer:
+        """Return the answer to a GET or, with a body, to a POST of JSON. `seconds` may only shorten the time limit."""
         left = self.budget - self.spent.seconds
         if left <= 0:
             self.is_over = True
@@ -164,24 +157,22 @@ class Asker:
         if self._timeouts >= MAX_TIMEOUTS:
             return Answer(0, trouble="the server did not answer the requests before this one", timed_out=True)
         self.spent.requests += 1
-        seconds = min(left, self.seconds if seconds is None else min(seconds, self.seconds))
+        seconds = min(left, seconds, self.seconds)
         try:
-            answer = self._answer(method, path, body, seconds)
+            answer = self._answer(path, body, seconds)
         except ProxyError as error:
             timed_out = error.status == _TIMEOUT
             self._timeouts += timed_out
-            if timed_out and seconds == left:
-                self.is_over = True
+            self.is_over |= timed_out and seconds == left
             trouble = f"no answer within {seconds:g} s" if timed_out else error.message
             return Answer(0, trouble=trouble, timed_out=timed_out)
         self._timeouts = 0
         return answer
 
-    def _answer(self, method: str, path: str, body: JsonObject | None, seconds: float) -> Answer:
-        headers, data = self._headers, None
+    def _answer(self, path: str, body: JsonObject | None, seconds: float) -> Answer:
+        method, headers, data = "GET", self._headers, None
         if body is not None:
-            data = dump_request(body)
-            headers = {**headers, "Content-Type": "application/json"}
+            method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
         wait = AnswerWait(None, Timeouts(seconds, total=seconds))
         with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
             whole = read_body(decoded(call, wait.receive(call)), _MAX_ANSWER)

@@ -263,7 +263,7 @@ def examine_server(ask: Asker, model: str) -> Examination:
 
 
 def _cards(ask: Asker) -> tuple[ModelCard, ...]:
-    url, answer = ask.url, ask.get(MODELS, _FIRST_SECONDS)
+    url, answer = ask.url, ask.request(MODELS, seconds=_FIRST_SECONDS)
     if answer.status == 0:
         raise NoServerError(_no_answer(url, answer))
     if answer.status in (401, 403):
@@ -276,7 +276,7 @@ def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     if not cards:
         raise NoServerError(f"{url} is not a model server: its answer to {MODELS} is not a list of models")
     # A proxy lists its server's models and repairs the faults that the doctor looks for.
-    if ask.get("/", _FIRST_SECONDS).json.get("service") == SERVICE:
+    if ask.request("/", seconds=_FIRST_SECONDS).json.get("service") == SERVICE:
         raise NoServerError(f"{url} is a {SERVICE}, not a model server; pass the server's URL with --upstream")
     return cards
 
@@ -293,7 +293,7 @@ def _look_for_kind(examination: Examination) -> None:
         if kind not in _VERSIONS:
             continue
         path, key = _VERSIONS[kind]
-        answer = examination.ask.get(path)
+        answer = examination.ask.request(path)
         version = as_text(answer.json.get(key)) if answer.status == 200 else ""
         # Many servers have /version; only vLLM also reports the context of a model.
         proven = {

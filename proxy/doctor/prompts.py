@@ -88,14 +88,14 @@ class Prompts:
         return (Fate.KEPT if mark in prompt.text else Fate.LOST), ""
 
     def _tokenized(self, body: JsonObject) -> Prompt | None:
-        answer = self._ask.post(TOKENIZE, {"model": self._model, **body, "return_token_strs": True})
+        answer = self._ask.request(TOKENIZE, {"model": self._model, **body, "return_token_strs": True})
         if answer.status != 200:
             return _refusal(answer)
         pieces = as_list(answer.json.get("token_strs"))
         return Prompt("".join(map(as_text, pieces)).translate(_MARKS)) if pieces else None
 
     def _applied(self, body: JsonObject) -> Prompt | None:
-        answer = self._ask.post(APPLY_TEMPLATE, {"model": self._model, **body})
+        answer = self._ask.request(APPLY_TEMPLATE, {"model": self._model, **body})
         if answer.status != 200:
             return _refusal(answer)
         text = as_text(answer.json.get("prompt"))
