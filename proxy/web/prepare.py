@@ -14,14 +14,12 @@ from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
-from proxy.dialects.messages.writer import MessagesDialect
-from proxy.dialects.responses import output
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import Resumed, resume
-from proxy.dialects.responses.output import echo
-from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
+from proxy.dialects.responses.writer import ResponsesDialect, echo
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.plan import choose_server, conversation_of
@@ -132,7 +130,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     made = responses.translate(request.body, target.options)
     chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
     limit = chat.body.get("max_tokens")
-    options = output.ReplyOptions(
+    options = ResponsesOptions(
         fresh_id(12),
         echo(request.body) | request.echo,
         made.tools,

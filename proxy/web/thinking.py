@@ -5,8 +5,7 @@ from __future__ import annotations
 from proxy.config.rules import Parse, Profile, Rules
 from proxy.dialects.translation import OWN_WORDS
 from proxy.healing.families import Family
-from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, think
-from proxy.healing.switches import effort_words
+from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, effort_words, think
 from proxy.json import JsonObject
 from proxy.notations.thoughts import Thoughts
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from proxy.dialects.chat.request import conversation_key, read_chat
-from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.request import translate
+from proxy.dialects.responses.writer import echo
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 from proxy.json import dump_request

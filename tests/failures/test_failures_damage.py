@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
 from proxy.notations.toolset import ToolSet

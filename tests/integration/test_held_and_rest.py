@@ -8,8 +8,7 @@ import pytest
 
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.events import Chunk, Reasoning, Text
 from proxy.exchange.reply_stream import StreamReply
 from tests.conftest import Inside

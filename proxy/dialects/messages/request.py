@@ -15,25 +15,31 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.messages.ids import server_id, signed_field
 from proxy.dialects.translation import (
     OWN_WORDS,
+    AssistantTurn,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
+    UserTurn,
     bad,
     conversation,
     in_words_of,
     inner_json,
+    is_text,
+    joined,
     kind_of,
     let_call,
     present,
+    remind,
     shown,
+    turn_of,
 )
 from proxy.errors import NoThreads
+from proxy.healing.conversation import text_part
 from proxy.json import Json, JsonObject
 from proxy.repair.record import Repair
 

@@ -13,23 +13,29 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.translation import (
+    AssistantTurn,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
+    UserTurn,
     bad,
     conversation,
     in_words_of,
     inner_json,
+    is_text,
+    joined,
     kind_of,
     let_call,
     present,
+    remind,
     shown,
+    turn_of,
 )
+from proxy.healing.conversation import text_part
 from proxy.json import Json, JsonObject, dump_inner, load_json
 from proxy.repair.record import Repair
 

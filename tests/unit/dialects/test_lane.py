@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.ids import signed_field
-from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.reply_parts import TranslatedWriter
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine

@@ -11,8 +11,8 @@ import pytest
 
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.writer import ChatWriter
-from proxy.dialects.messages.blocks import ReplyOptions as MessagesOptions
 from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import ReplyOptions as MessagesOptions
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import LONG, MAX_PASSED, StreamReply

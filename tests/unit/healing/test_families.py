@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.healing.families import FAMILIES, NAMES, Family, Shown, family_of
-from proxy.healing.reasoning import thoughts_of
-from proxy.healing.switches import switched
+from proxy.healing.reasoning import switched, thoughts_of
 from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case
 

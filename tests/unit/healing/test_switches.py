@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.healing.families import family_of
-from proxy.healing.switches import effort_words, switched
+from proxy.healing.reasoning import effort_words, switched
 from proxy.json import JsonObject, dump_json
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}

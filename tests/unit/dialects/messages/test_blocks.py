@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesWriter, assemble
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions, assemble
 from proxy.engine.events import (
     Call,
     CallArguments,

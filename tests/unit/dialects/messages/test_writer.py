@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.writer import (
     MessagesWriter,
+    ReplyOptions,
     error_body,
     error_object,
     error_status,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses.output import echo, plain_input
+from proxy.dialects.responses.writer import echo, plain_input
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+"é" \\ \t😀\n*** End Patch'
 FENCED = f"```\n{PATCH}\n```"

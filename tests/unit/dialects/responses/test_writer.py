@@ -7,8 +7,7 @@ import json
 import pytest
 
 from proxy.dialects.responses.errors import error_code
-from proxy.dialects.responses.output import Progress
-from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
+from proxy.dialects.responses.writer import Progress, ResponsesDialect, ResponsesWriter
 from proxy.engine.events import CallArguments, CallOpened, Event, Finished, Text
 from proxy.errors import ContextFull, UpstreamBroken
 from tests.support.responses_checker import check_stream, events, text_of
