@@ -95,11 +95,8 @@ class ChatWriter(Writer):
 
     def passes(self, around: bytes) -> bool:
         """Return whether events with these bytes around their text are sent verbatim."""
-        options = self._options
-        if self._expand or any(self._roles.values()) or self._moved or options.clean or options.calls_as_text:
-            return False
-        has_empty_calls = options.parsed and _EMPTY_CALLS.search(around)
-        return not has_empty_calls and not self._renames_reasoning(around)
+        changes = self._expand or self._options.calls_as_text or any(self._roles.values()) or self._moved
+        return not changes and self._is_clean(around)
 
     def comment(self, raw: bytes) -> bytes:
         """Forward comments unchanged."""
@@ -167,17 +164,18 @@ class ChatWriter(Writer):
         raw = event.raw
         if any(self._roles.values()) or (self._moved and b'"role"' in raw):
             raw = self._with_roles(raw)
-        has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw) is not None
-        if has_empty_calls or options.clean or self._renames_reasoning(raw):
-            body = _read_event(raw)
-            drops = has_empty_calls or bool(options.clean)
-            cleaned = clean_body(body, options.clean, drop_empty_calls=drops, reasoning=options.reasoning)
-            raw = raw if cleaned == body else sse.encode(dump_json(cleaned))
-        return raw
+        if self._is_clean(raw):
+            return raw
+        body, drops = _read_event(raw), options.parsed or bool(options.clean)
+        cleaned = clean_body(body, options.clean, drop_empty_calls=drops, reasoning=options.reasoning)
+        return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
-    def _renames_reasoning(self, raw: bytes) -> bool:
-        """Return whether the event may have reasoning under a name that the client does not read."""
-        return self._options.reasoning != "as_is" and _HOLDS_REASONING.search(raw) is not None
+    def _is_clean(self, raw: bytes) -> bool:
+        """Return whether an event has no field to remove, no empty list of calls, and no reasoning to rename."""
+        options = self._options
+        has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw)
+        renames = options.reasoning != "as_is" and _HOLDS_REASONING.search(raw)
+        return not (options.clean or has_empty_calls or renames)
 
     def _with_roles(self, raw: bytes) -> bytes:
         """Add the role of each choice to an event where the client needs it: once, in the choice's first chunk."""
