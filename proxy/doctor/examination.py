@@ -15,7 +15,7 @@ from proxy import SERVICE
 from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.healing.families import Family, Parsers, family_of
-from proxy.json import JsonObject, as_text, dump, load_json
+from proxy.json import JsonObject, as_text, load_json
 from proxy.notations.front import Reader
 from proxy.notations.toolset import read_tools
 from proxy.upstream.api import MODELS
@@ -117,23 +117,14 @@ def finding(id_: str, **words: object) -> Finding:
     return replace(row, **dict(zip(("what", "harm", "remedy"), texts, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A call in a raw text: its syntax ("" if unknown) and its arguments as JSON."""
-
-    syntax: str
-    arguments: str
-
-
-def written_in(text: str) -> list[Written]:
-    """Return the calls of the doctor's tool in a model's raw text, as the proxy reads them."""
+def written_in(text: str) -> list[str]:
+    """Return the syntax of each call of the doctor's tool that the proxy reads in a model's raw text; "" if unknown."""
     reader = Reader(read_tools([TOOL]), raw_text=True)
-    pieces = (*reader.feed(text), *reader.finish())
-
-    def syntax_of(source: str) -> str:
-        return next((id_ for id_, marks in SYNTAXES.items() if all(mark in source for mark in marks)), "")
-
-    return [Written(syntax_of(piece.text), dump(call.arguments)) for piece in pieces for call in piece.calls or ()]
+    sources = (piece.text for piece in (*reader.feed(text), *reader.finish()) for _ in piece.calls or ())
+    return [
+        next((name for name, marks in SYNTAXES.items() if all(mark in source for mark in marks)), "")
+        for source in sources
+    ]
 
 
 def is_an_object(arguments: str) -> bool:
@@ -235,15 +226,15 @@ class Examination:
         """Return the model's raw text, with the server's parser of calls switched off."""
         return self.reply("none")
 
-    def written(self) -> list[Written]:
-        """Return the calls in the model's raw text."""
+    def written(self) -> list[str]:
+        """Return the syntaxes of the calls in the model's raw text."""
         reply = self.raw()
         return written_in(reply.text) if reply.taken else []
 
     @property
     def syntax(self) -> str:
         """The syntax in which the model writes calls, "" if unknown."""
-        return next((call.syntax for call in self.written() if call.syntax), "")
+        return next(filter(None, self.written()), "")
 
 
 def examine_server(ask: Asker, model: str) -> Examination:

@@ -153,7 +153,7 @@ def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
     tokens, raw = auto.count("completion_tokens"), examination.raw()
     if not _is_swallowed(auto):
         if calls := written_in(auto.text):
-            syntax, flag = calls[0].syntax or _OWN_SYNTAX, _flag(examination)
+            syntax, flag = calls[0] or _OWN_SYNTAX, _flag(examination)
             yield finding("parser_leaves_text", syntax=syntax, words=shown(auto.text), flag=flag)
         else:
             yield finding("call_unknown", words=f"the model did not call: {shown(auto.text)!r}")
