@@ -48,9 +48,11 @@ _IGNORED = frozenset(
         "background_options",
         "context_management",
         "image",
+        "max_tool_calls",
         "moderation",
         "prompt_cache_options",
         "prompt_cache_retention",
+        "safety_identifier",
         "stream_options",
         "top_logprobs",
         "client_metadata",
@@ -265,8 +267,6 @@ class Request(Struct):
     text: TextConfig | None = None
     metadata: dict[str, str] | None = None
     prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
-    max_tool_calls: int | None = None
     truncation: Literal["", "auto", "disabled"] | None = None
     store: bool | None = None
     background: bool | None = None
@@ -322,9 +322,6 @@ class _Translator:
             lost.add("store", "nothing is kept, and the response says so")
         if request.truncation == "auto":
             lost.add("truncation", "nothing is truncated; an error tells the client to compact")
-        for name in ("safety_identifier", "max_tool_calls"):
-            if getattr(request, name) is not None:
-                lost.add(name)
         items = self.items()
         lists = [(request.tools or [], "tools")]
         for item, where in items:
