@@ -95,7 +95,7 @@ def _written(file: Path, report: Report) -> list[str]:
     """Add the entry to the file; return notes on what was done."""
     if not report.entry:
         return [f"nothing was written: {file} needs no further entry for this model"]
-    written = write_entry(file, report.model, report.entry)
+    written = write_entry(file, report.examination.model, report.entry)
     backup = "it is new" if written.backup is None else f"backup: {written.backup}"
     notes = [f"written: {written.file} ({backup}); reload the proxy to apply it (POST /_reload, or SIGHUP)"]
     if written.infers_anew:

@@ -19,7 +19,7 @@ from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
 from proxy.dialects.chat.answer import ChatDialect, read_answer, read_whole, says_nothing
 from proxy.dialects.chat.client_view import ReplyView, view_reply
-from proxy.dialects.chat.writer import ChatOptions, error_body, new_writer
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
 from proxy.display import escaped
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
@@ -156,7 +156,7 @@ def _answer(captured: Captured, engine: Engine, options: ChatOptions, crashes: l
     if captured.status != 200:
         return captured.body, False
     if captured.streamed:
-        reply = StreamReply(engine, new_writer(options), crashes.append)
+        reply = StreamReply(engine, ChatWriter(options), crashes.append)
         return _streamed(captured, reply), reply.swallowed
     data = _whole(captured, engine, options, crashes)
     try:
@@ -207,7 +207,7 @@ def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: li
     try:
         answer, data = read_answer(captured.body)
         if captured.chat.stream:
-            return answer_as_stream(answer, engine, new_writer(options, expand=True))
+            return answer_as_stream(answer, engine, ChatWriter(options, expand=True))
         return answer_as_answer(data, answer, engine, ChatDialect(options))
     except ProxyError as error:
         failure = error

@@ -23,7 +23,7 @@ from proxy.config.yaml_nodes import compose, entries, nearest, node_error, read,
 from proxy.healing import parameters
 from proxy.healing.families import NAMES, Family, family_of
 from proxy.healing.heal import ALL, IDS, HealPlan
-from proxy.healing.switches import SUFFIXES
+from proxy.healing.reasoning import SUFFIXES
 from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import ITEMS, Action, Condition, Policy, ToolRule, applies_to_model
 

@@ -12,8 +12,10 @@ without its other half is written as U+FFFD.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from proxy.dialects.base import Writer
@@ -50,8 +52,10 @@ _ESCAPE = re.compile(
 )
 
 
-class Reply(ABC):
-    """The events of one reply, as far as both dialects share them. Subclasses write the content."""
+class TranslatedWriter(Writer):
+    """Base of the Messages and Responses writers, which encode every event. Only the first choice counts: these APIs
+    have no others.
+    """
 
     def __init__(self) -> None:
         self._blanks = ""
@@ -62,6 +66,7 @@ class Reply(ABC):
         self._open: TextKind | None = None
         self._characters = CharacterJoiner()
         self._call_ids: set[str] = set()
+        self._calls: dict[int, OpenCall] = {}
 
     @abstractmethod
     def begin_text(self, kind: TextKind) -> list[JsonObject]:
@@ -72,23 +77,65 @@ class Reply(ABC):
         """Return the event that continues the open block of text or reasoning."""
 
     @abstractmethod
-    def call_delta(self, index: int, text: str) -> JsonObject | None:
-        """Return the event for a call's next arguments; None if they are not sent immediately and unchanged."""
+    def arguments_delta(self, call: OpenCall, text: str) -> JsonObject | None:
+        """Return the event that continues a call's arguments; None if they are sent once the call is complete."""
 
     @abstractmethod
     def open_call(self, event: CallOpened) -> list[JsonObject]:
         """Return the start of a call, after the end of the open block."""
 
     @abstractmethod
-    def keep(self, event: Event) -> None:
-        """Keep the text that a lane has sent for the open block or call."""
+    def close_call(self, number: int) -> list[JsonObject]:
+        """Return the end of a call that the engine closes. It may be truncated."""
 
     @abstractmethod
-    def end(self) -> list[JsonObject]:
+    def last_events(self) -> list[JsonObject]:
         """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
 
+    # The writer of a stream.
+
+    def observe_chunk(self, chunk: Chunk) -> None:
+        """Keep the newest token counts and the other facts that the reply needs from a chunk."""
+        self.observe_body(chunk.body)
+
+    def write(self, event: Event) -> bytes:
+        """Encode one engine event as events of the stream."""
+        return self.encode(self.take(event))
+
+    def end(self) -> bytes:
+        """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
+        return self.encode(self.last_events())
+
+    def encode(self, events: Iterable[JsonObject]) -> bytes:
+        """Return the bytes of the dialect's events."""
+        return b"".join(map(encode, events))
+
+    def encode_deltas(self, before: bytes, texts: Sequence[bytes], after: bytes) -> bytes:
+        """Encode events that differ only in their text."""
+        return before + (after + before).join(texts) + after
+
+    def teller(self, lane: Lane) -> Teller | None:
+        """Return the encoder of a lane's texts while they continue the open block or call."""
+        template, delta = lane.template, None
+        if template.choice != 0:
+            return None
+        if isinstance(template, CallTemplate):
+            call = self._calls.get(template.index)
+            if call and call.deltas and call.escapes.empty:
+                delta = self.arguments_delta(call, _MARK)
+        elif self._open == ("thinking" if template.reasoning else "text") and not self._characters.half:
+            delta = self.text_delta(_MARK)
+        return None if delta is None else Teller(self, delta, is_call=isinstance(template, CallTemplate))
+
+    def whole(self, answer: JsonObject, events: Iterable[Event]) -> list[JsonObject]:
+        """Return all events for a whole answer. Raises the error of a `Failed` event."""
+        self.observe_body(answer)
+        return [*chain.from_iterable(map(self.take, events)), *self.last_events()]
+
+    # Content.
+
     def take(self, event: Event) -> list[JsonObject]:
-        """Return the dialect's events for an engine event. Only the first choice counts: these APIs have no others."""
+        """Return the dialect's events for an engine event."""
         match event:
             case Unchanged():
                 return [written for inner in event.events for written in self.take(inner)]
@@ -99,22 +146,25 @@ class Reply(ABC):
             case Finished() if event.choice == 0:
                 self._finished = event
             case Text() | Reasoning() | CallOpened() | CallArguments() | CallClosed() if event.choice == 0:
-                return self.write(event)
-            case _:
-                pass
+                return self.content(event)
         return []
 
-    def write(self, event: Content) -> list[JsonObject]:
-        """Return the dialect's events for content outside of open calls."""
+    def content(self, event: Content) -> list[JsonObject]:
+        """Return the dialect's events for content."""
         match event:
             case Text():
-                return self._say("text", event.text)
+                return self.say("text", event.text)
             case Reasoning():
-                return self._say("thinking", event.text)
-            case CallOpened():
-                return self.open_call(event)
+                return self.say("thinking", event.text)
+            case CallArguments() if call := self._calls.get(event.index):
+                return self.continue_call(call, call.escapes.feed(event.fragment))
             case CallArguments() if event.fragment.strip():
-                return self._say("text", event.fragment)  # no open call to which it could belong
+                return self.say("text", event.fragment)  # no open call to which it could belong
+            case CallOpened() if event.index not in self._calls:  # otherwise it is only repeated (F39, F45)
+                self._blanks, self._is_after_thinking = "", False
+                return self.open_call(event)
+            case CallClosed() if event.index in self._calls:
+                return self.close_call(event.index)
         return []
 
     def observe_body(self, body: JsonObject) -> JsonObject:
@@ -156,79 +206,48 @@ class Reply(ABC):
         self._call_ids.add(id_)
         return id_
 
-    def continues(self, kind: TextKind) -> bool:
-        """Return whether the next text of this kind only continues the open block."""
-        return self._open == kind and not self._characters.half
+    def continue_call(self, call: OpenCall, text: str) -> list[JsonObject]:
+        """Return the event for a call's next arguments, if it is sent now."""
+        if not text:
+            return []
+        call.deltas.append(text)
+        delta = self.arguments_delta(call, text)
+        return [] if delta is None else [delta]
 
-    def _say(self, kind: TextKind, text: str) -> list[JsonObject]:
+    def say(self, kind: TextKind, text: str) -> list[JsonObject]:
+        """Return the events for text or reasoning.
+
+        A block opens with its first text that is not blank, because no block may be empty. Blanks before text are kept
+        until then. Blanks around reasoning are removed: `<think> a</think> Hello` is `a`, then `Hello`.
+        """
         if self._open == kind:
             return self.deltas(self._characters.feed(text))
-        text = self._first_text(kind, text)
-        return [*self.begin_text(kind), *self.deltas(self._characters.feed(text))] if text else []
-
-    def deltas(self, text: str) -> list[JsonObject]:
-        """Return the event that continues the open block; none for empty text."""
-        return [self.text_delta(text)] if text else []
-
-    def _first_text(self, kind: TextKind, text: str) -> str:
-        """Return the text that opens a block; "" while it is blank, because no block may be empty.
-
-        Blanks before text are kept until text follows. Blanks around reasoning are removed: `<think> a</think> Hello`
-        is `a`, then `Hello`.
-        """
-        if kind == "thinking":
-            self._blanks, self._is_after_thinking = "", True
-            return text.lstrip()
         text, self._blanks = self._blanks + text, ""
+        self._is_after_thinking |= kind == "thinking"
         if self._is_after_thinking:
             text = text.lstrip()
         if not text.strip():
             self._blanks = text[:_MAX_BLANKS]
-            return ""
-        self._is_after_thinking = False
-        return text
+            return []
+        self._is_after_thinking = kind == "thinking"
+        return [*self.begin_text(kind), *self.deltas(self._characters.feed(text))]
 
-    def forget_blanks(self) -> None:
-        """Drop the blanks before a block, because another one starts."""
-        self._blanks, self._is_after_thinking = "", False
+    def deltas(self, text: str) -> list[JsonObject]:
+        """Return the event that continues the open block; none for empty text."""
+        if not text:
+            return []
+        self.keep_text(text)
+        return [self.text_delta(text)]
 
+    def keep_text(self, text: str) -> None:
+        """Keep the text that was sent for the open block, if the end of the block repeats it."""
 
-class TranslatedWriter(Writer):
-    """Base of the Messages and Responses writers, which encode every event."""
-
-    def __init__(self, reply: Reply) -> None:
-        self._reply = reply
-
-    def encode(self, events: Iterable[JsonObject]) -> bytes:
-        """Return the bytes of the dialect's events."""
-        return b"".join(map(encode, events))
-
-    def encode_deltas(self, before: bytes, texts: Sequence[bytes], after: bytes) -> bytes:
-        """Encode events that differ only in their text."""
-        return before + (after + before).join(texts) + after
-
-    def observe_chunk(self, chunk: Chunk) -> None:
-        """Keep the newest token counts and the other facts that the reply needs from a chunk."""
-        self._reply.observe_body(chunk.body)
-
-    def write(self, event: Event) -> bytes:
-        """Encode one engine event as events of the stream."""
-        return self.encode(self._reply.take(event))
-
-    def end(self) -> bytes:
-        """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
-        return self.encode(self._reply.end())
-
-    def teller(self, lane: Lane) -> Teller | None:
-        """Return the encoder of a lane's texts while they continue the open block or call."""
-        template, reply = lane.template, self._reply
-        if template.choice != 0:
-            return None
-        if isinstance(template, CallTemplate):
-            delta = reply.call_delta(template.index, _MARK)
-            return None if delta is None else Teller(self, reply, delta, is_call=True)
-        kind: TextKind = "thinking" if template.reasoning else "text"
-        return Teller(self, reply, reply.text_delta(_MARK), is_call=False) if reply.continues(kind) else None
+    def keep(self, event: Event) -> None:
+        """Keep what a lane has sent for the open block or call."""
+        if isinstance(event, CallArguments):
+            self._calls[event.index].deltas.append(event.fragment)
+        elif isinstance(event, Text | Reasoning):
+            self.keep_text(event.text)
 
 
 class Teller:
@@ -236,9 +255,8 @@ class Teller:
     them.
     """
 
-    def __init__(self, writer: TranslatedWriter, reply: Reply, delta: JsonObject, *, is_call: bool) -> None:
+    def __init__(self, writer: TranslatedWriter, delta: JsonObject, *, is_call: bool) -> None:
         self._writer = writer
-        self._reply = reply
         self._is_call = is_call
         self._before, _, self._after = encode(delta).partition(_MARK.encode())
 
@@ -251,7 +269,7 @@ class Teller:
     def record(self, events: Iterable[Event]) -> None:
         """Keep the text of these events, joined."""
         for event in events:
-            self._reply.keep(event)
+            self._writer.keep(event)
 
 
 def encode(event: JsonObject) -> bytes:
@@ -282,14 +300,9 @@ class CharacterJoiner:
     def feed(self, text: str) -> str:
         """Return the text with the held half, but without a first half at its end."""
         if self.half or text[-1:] >= "\ud800":
-            half, self.half = self.half, ""
-            if half and "\udc00" <= text[:1] <= "\udfff":
-                text = chr(0x10000 + ((ord(half) - 0xD800) << 10) + ord(text[0]) - 0xDC00) + text[1:]
-            else:
-                text = half + text
-            if "\ud800" <= text[-1:] <= "\udbff":
-                text, self.half = text[:-1], text[-1]
-        return text
+            text = (self.half + text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+            self.half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return text.removesuffix(self.half) if self.half else text
 
     def finish(self) -> str:
         """Return the held half; no second half follows."""
@@ -330,3 +343,22 @@ class SurrogateFilter:
         """Return the held text; nothing follows."""
         rest, self._pending = self._pending, ""
         return re.sub(_HIGH, r"\\ufffd", rest) + self._characters.finish()
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenCall:
+    """A call that has begun. `index` is the number of its block or item."""
+
+    index: int
+    deltas: list[str] = field(default_factory=list)
+    escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
+
+    @property
+    def arguments(self) -> str:
+        """The arguments so far."""
+        return "".join(self.deltas)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the arguments are an object."""
+        return is_object_text(self.arguments)

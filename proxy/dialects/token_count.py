@@ -39,16 +39,11 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
     number = _counted(upstream_post, TOKENIZE, prompt, "count")
     if number:
         return number, "tokenize"
-    if client_body is None:
-        return estimate(chat_body), "estimate"
-    # A server with several models needs the model's name; the rest is the client's.
-    named = dict(client_body)
-    if "model" in chat_body:
-        named["model"] = chat_body["model"]
-    number = _counted(upstream_post, MESSAGES_COUNT_TOKENS, named, "input_tokens")
-    if number:
-        return number, "count_tokens"
-    return estimate(chat_body), "estimate"
+    if client_body is not None:
+        # A server with several models needs the model's name; the rest is the client's.
+        named = {**client_body, "model": chat_body.get("model")}
+        number = _counted(upstream_post, MESSAGES_COUNT_TOKENS, named, "input_tokens")
+    return (number, "count_tokens") if number else (estimate(chat_body), "estimate")
 
 
 def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
@@ -60,9 +55,7 @@ def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> in
         number = as_object(load_upstream(data)[0]).get(field)
     except ValueError:
         return 0
-    if type(number) is not int:
-        return 0
-    return max(0, number)
+    return max(0, number) if type(number) is int else 0
 
 
 def estimate(chat_body: JsonObject) -> int:
@@ -72,10 +65,8 @@ def estimate(chat_body: JsonObject) -> int:
     divided by 3.5 and rounded up; 1,600 for each image or file; 4 for each message.
     """
     messages = objects_in(chat_body.get("messages"))
-    size = 0
+    size = len(dump_json(chat_body["tools"])) if chat_body.get("tools") else 0
     media = 0
-    if chat_body.get("tools"):
-        size = len(dump_json(chat_body["tools"]))
     for message in messages:
         size += sum(len(text.encode("utf-8", "surrogatepass")) for text in _texts(message))
         media += sum(part.get("type") in _MEDIA for part in objects_in(message.get("content")))

@@ -8,16 +8,15 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from proxy import sse
 from proxy.config.settings import Settings, origin
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
+from proxy.dialects.chat.writer import entries
 from proxy.display import cut
 from proxy.errors import ProxyError
-from proxy.json import JsonObject, as_list, as_object, as_text, dump_request, load_json, objects_in
+from proxy.json import JsonObject, as_object, as_text, dump_request, load_json, objects_in
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
@@ -35,7 +34,6 @@ _START = "start the model server, or pass its URL with --upstream"
 _LISTED = 10
 # Maximum number of characters shown of a server's text.
 _SHOWN = 160
-_DONE = b"[DONE]"
 _REASONING = ("reasoning_content", "reasoning")
 
 
@@ -142,23 +140,16 @@ class Asker:
         """The URL of the server."""
         return self._server.target.url
 
-    def get(self, path: str, seconds: float | None = None) -> Answer:
-        """Return the answer to a GET."""
-        return self._ask("GET", path, None, seconds)
-
-    def post(self, path: str, body: JsonObject) -> Answer:
-        """Return the answer to a POST of JSON."""
-        return self._ask("POST", path, body, None)
-
     def chat(self, body: JsonObject) -> Reply:
         """Return the reply to a chat request."""
-        answer = self.post(CHAT_COMPLETIONS, body)
+        answer = self.request(CHAT_COMPLETIONS, body)
         reply = Reply(answer, streamed=body.get("stream") is True)
         self.spent.prompt_tokens += reply.count("prompt_tokens") or 0
         self.spent.completion_tokens += reply.count("completion_tokens") or 0
         return reply
 
-    def _ask(self, method: str, path: str, body: JsonObject | None, seconds: float | None) -> Answer:
+    def request(self, path: str, body: JsonObject | None = None, seconds: float = math.inf) -> Answer:
+        """Return the answer to a GET or, with a body, to a POST of JSON. `seconds` may only shorten the time limit."""
         left = self.budget - self.spent.seconds
         if left <= 0:
             self.is_over = True
@@ -166,24 +157,22 @@ class Asker:
         if self._timeouts >= MAX_TIMEOUTS:
             return Answer(0, trouble="the server did not answer the requests before this one", timed_out=True)
         self.spent.requests += 1
-        seconds = min(left, self.seconds if seconds is None else min(seconds, self.seconds))
+        seconds = min(left, seconds, self.seconds)
         try:
-            answer = self._answer(method, path, body, seconds)
+            answer = self._answer(path, body, seconds)
         except ProxyError as error:
             timed_out = error.status == _TIMEOUT
             self._timeouts += timed_out
-            if timed_out and seconds == left:
-                self.is_over = True
+            self.is_over |= timed_out and seconds == left
             trouble = f"no answer within {seconds:g} s" if timed_out else error.message
             return Answer(0, trouble=trouble, timed_out=timed_out)
         self._timeouts = 0
         return answer
 
-    def _answer(self, method: str, path: str, body: JsonObject | None, seconds: float) -> Answer:
-        headers, data = self._headers, None
+    def _answer(self, path: str, body: JsonObject | None, seconds: float) -> Answer:
+        method, headers, data = "GET", self._headers, None
         if body is not None:
-            data = dump_request(body)
-            headers = {**headers, "Content-Type": "application/json"}
+            method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
         wait = AnswerWait(None, Timeouts(seconds, total=seconds))
         with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
             whole = read_body(decoded(call, wait.receive(call)), _MAX_ANSWER)
@@ -200,7 +189,6 @@ class Reply:
 
     def __init__(self, answer: Answer, *, streamed: bool) -> None:
         self.status = answer.status
-        self.streamed = streamed
         self.body = answer.body
         self._answer = answer
         view = view_reply(answer.body, streamed=streamed and self.status == 200)
@@ -209,11 +197,12 @@ class Reply:
         self.calls, self.ids = choice.calls, choice.ids
         self.finish = choice.finish or ""
         self.error = view.error or ((answer.error or "an empty error") if self.status != 200 else "")
-
-    @property
-    def taken(self) -> bool:
-        """Whether it is a success without an error in its body."""
-        return self.status == 200 and not self.error and bool(self._chunks)
+        # Whether it is a success without an error in its body, and whether a stream ended with `[DONE]`.
+        self.taken = self.status == 200 and not self.error and bool(view.choices)
+        self.done = view.done
+        self._chunks = view.chunks
+        place = "delta" if streamed else "message"
+        self._messages = [as_object(entry.get(place)) for chunk in view.chunks for entry in entries(chunk)]
 
     @property
     def is_silent(self) -> bool:
@@ -228,48 +217,21 @@ class Reply:
         return f"status {self.status}: {shown(self.error) or 'it is not a reply'}"
 
     @property
-    def done(self) -> bool:
-        """Whether a stream ended with `[DONE]`."""
-        return _DONE in self._events
-
-    @property
     def reasoning_field(self) -> str:
         """The field that contains its reasoning, or ""."""
-        named = (name for message in self._messages() for name in _REASONING if as_text(message.get(name)).strip())
+        named = (name for message in self._messages for name in _REASONING if as_text(message.get(name)).strip())
         return next(named, "")
 
     @property
     def bare_deltas(self) -> int:
         """The number of call deltas without an index, which strict clients cannot assign to a call."""
-        entries = [call for message in self._messages() for call in objects_in(message.get("tool_calls"))]
+        entries = [call for message in self._messages for call in objects_in(message.get("tool_calls"))]
         return sum(type(call.get("index")) is not int for call in entries)
 
     def count(self, name: str) -> int | None:
         """Return one token count of its usage; None if it is missing."""
         counts = (as_object(chunk.get("usage")).get(name) for chunk in reversed(self._chunks))
         return next((count for count in counts if type(count) is int), None)
-
-    def _messages(self) -> Iterator[JsonObject]:
-        place = "delta" if self.streamed else "message"
-        for chunk in self._chunks:
-            for entry in objects_in(chunk.get("choices")):
-                yield as_object(entry.get(place))
-
-    @cached_property
-    def _chunks(self) -> list[JsonObject]:
-        if self.status != 200:
-            return []
-        if self.streamed:
-            return [chunk for chunk in map(object_in, self._events) if chunk]
-        return [self._answer.json] if as_list(self._answer.json.get("choices")) else []
-
-    @cached_property
-    def _events(self) -> list[bytes]:
-        if not self.streamed or self.status != 200:
-            return []
-        decoder = sse.Decoder(len(self._answer.body) + 2)
-        events = (*decoder.feed(self._answer.body), *decoder.finish())
-        return [event.data.strip() for event in events if event.data is not None]
 
 
 def shown(text: str) -> str:

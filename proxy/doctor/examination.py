@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxy import SERVICE
 from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.healing.families import Family, Parsers, family_of
-from proxy.json import JsonObject, as_text, dump, load_json
+from proxy.json import JsonObject, as_text, load_json
 from proxy.notations.front import Reader
 from proxy.notations.toolset import read_tools
 from proxy.upstream.api import MODELS
@@ -82,8 +87,7 @@ class Level(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One result of a probe. `kind` is the kind of call concerned, or "".
 
     `harm` is the effect on agents; `handled` means that the proxy already repairs it. `remedy` is the server flag or
@@ -102,33 +106,25 @@ class Finding:
     kind: str = ""
 
 
-def good(id_: str, what: str, kind: str = "") -> Finding:
-    """Return a finding without a problem."""
-    return Finding(id_, Level.GOOD, what, kind=kind)
+_ROWS = msgspec.json.decode(Path(__file__).with_name("findings.json").read_bytes(), type=tuple[Finding, ...])
+FINDINGS = {row.id: row for row in _ROWS}
 
 
-def unknown(id_: str, what: str) -> Finding:
-    """Return a finding that could not be decided."""
-    return Finding(id_, Level.UNKNOWN, what)
+def finding(id_: str, **words: object) -> Finding:
+    """Return the finding with this id from `findings.json`. `words` fill the braces in its texts."""
+    row = FINDINGS[id_]
+    texts = (text.format(**words) for text in (row.what, row.harm, row.remedy))
+    return replace(row, **dict(zip(("what", "harm", "remedy"), texts, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A call in a raw text: its syntax ("" if unknown) and its arguments as JSON."""
-
-    syntax: str
-    arguments: str
-
-
-def written_in(text: str) -> list[Written]:
-    """Return the calls of the doctor's tool in a model's raw text, as the proxy reads them."""
+def written_in(text: str) -> list[str]:
+    """Return the syntax of each call of the doctor's tool that the proxy reads in a model's raw text; "" if unknown."""
     reader = Reader(read_tools([TOOL]), raw_text=True)
-    pieces = (*reader.feed(text), *reader.finish())
-
-    def syntax_of(source: str) -> str:
-        return next((id_ for id_, marks in SYNTAXES.items() if all(mark in source for mark in marks)), "")
-
-    return [Written(syntax_of(piece.text), dump(call.arguments)) for piece in pieces for call in piece.calls or ()]
+    sources = (piece.text for piece in (*reader.feed(text), *reader.finish()) for _ in piece.calls or ())
+    return [
+        next((name for name, marks in SYNTAXES.items() if all(mark in source for mark in marks)), "")
+        for source in sources
+    ]
 
 
 def is_an_object(arguments: str) -> bool:
@@ -230,15 +226,15 @@ class Examination:
         """Return the model's raw text, with the server's parser of calls switched off."""
         return self.reply("none")
 
-    def written(self) -> list[Written]:
-        """Return the calls in the model's raw text."""
+    def written(self) -> list[str]:
+        """Return the syntaxes of the calls in the model's raw text."""
         reply = self.raw()
         return written_in(reply.text) if reply.taken else []
 
     @property
     def syntax(self) -> str:
         """The syntax in which the model writes calls, "" if unknown."""
-        return next((call.syntax for call in self.written() if call.syntax), "")
+        return next(filter(None, self.written()), "")
 
 
 def examine_server(ask: Asker, model: str) -> Examination:
@@ -258,7 +254,7 @@ def examine_server(ask: Asker, model: str) -> Examination:
 
 
 def _cards(ask: Asker) -> tuple[ModelCard, ...]:
-    url, answer = ask.url, ask.get(MODELS, _FIRST_SECONDS)
+    url, answer = ask.url, ask.request(MODELS, seconds=_FIRST_SECONDS)
     if answer.status == 0:
         raise NoServerError(_no_answer(url, answer))
     if answer.status in (401, 403):
@@ -271,7 +267,7 @@ def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     if not cards:
         raise NoServerError(f"{url} is not a model server: its answer to {MODELS} is not a list of models")
     # A proxy lists its server's models and repairs the faults that the doctor looks for.
-    if ask.get("/", _FIRST_SECONDS).json.get("service") == SERVICE:
+    if ask.request("/", seconds=_FIRST_SECONDS).json.get("service") == SERVICE:
         raise NoServerError(f"{url} is a {SERVICE}, not a model server; pass the server's URL with --upstream")
     return cards
 
@@ -288,7 +284,7 @@ def _look_for_kind(examination: Examination) -> None:
         if kind not in _VERSIONS:
             continue
         path, key = _VERSIONS[kind]
-        answer = examination.ask.get(path)
+        answer = examination.ask.request(path)
         version = as_text(answer.json.get(key)) if answer.status == 200 else ""
         # Many servers have /version; only vLLM also reports the context of a model.
         proven = {

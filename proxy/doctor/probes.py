@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from proxy.doctor.asking import Reply, shown
 from proxy.doctor.examination import (
     NAME,
@@ -19,15 +21,14 @@ from proxy.doctor.examination import (
     Finding,
     Level,
     Probe,
-    good,
+    finding,
     is_an_object,
-    unknown,
     written_in,
 )
 from proxy.doctor.prompts import Fate
 from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
 from proxy.healing.families import FAMILIES, Parsers
-from proxy.healing.heal import HEALINGS, TemplateProbe, in_force
+from proxy.healing.heal import HEALINGS, HealPlan, TemplateProbe
 from proxy.json import Json, JsonObject, as_object, dump, load_json
 from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers
 from proxy.upstream.context_overflow import read_overflow
@@ -42,124 +43,73 @@ _THINKING_TOKENS = 1200
 _REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
 _MAX_WORDS = 300_000
 _NO_ANSWERS = (0, 200, 404, 405, 501)
-_PROXY_PARSES = ("parse", "proxy")
-_WHOLE = ("transport", "whole")
-_ASK_WHOLE = "upstream: whole in the model's entry: the proxy requests the whole answer and builds the stream from it"
-_NO_CALL = "the agent sees an empty reply, and its turn ends"
 _TEMPLATE_FLAG = "--chat-template-file with the template for tools that the model was trained on"
 # The text searched for in the prompt: one run of letters, which every vocabulary can spell.
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
+_OWN_SYNTAX = "its own syntax"
 _EVERY_TURN = "every further request of the session is refused, and the agent cannot continue"
 
 
 def _kind(examination: Examination) -> Iterator[Finding]:
-    name = NAMES.get(examination.kind, examination.kind)
-    version = examination.version or "of an unknown version"
-    if not examination.kind:
-        yield Finding(
-            "kind_unknown",
-            Level.NOTE,
-            "the kind of the server is unknown",
-            "the proxy sends it only what every server accepts",
-            "server: vllm, sglang, lmdeploy or llamacpp in the model's entry, if it is one of them",
-        )
+    kind, version = examination.kind, examination.version or "of an unknown version"
+    name = NAMES.get(kind, kind)
+    if not kind:
+        yield finding("kind_unknown")
     elif kind_of(examination.cards):
-        yield good("kind", f"the server is {name} {version}")
+        yield finding("kind", name=name, version=version)
     else:
-        yield Finding(
-            "kind_unsaid",
-            Level.NOTE,
-            f"the server is {name} {version}, but its list of models does not say so",
-            "the proxy does not know that it may read the calls from the model's own text",
-            f"server: {examination.kind} in the model's entry",
-            rule=("server_kind", examination.kind),
-        )
+        yield replace(finding("kind_unsaid", name=name, version=version, kind=kind), rule=("server_kind", kind))
 
 
 def _context(examination: Examination) -> Iterator[Finding]:
     """Report the context, and how the server refuses a longer prompt."""
-    context = examination.context
+    context, model = examination.context, examination.model
     if not context:
-        yield Finding(
-            "context_unknown",
-            Level.NOTE,
-            f"the server does not report the context of {examination.model}",
-            "agents assume a size: requests that are too long are refused or cut",
-            "set the context in the agent's own configuration",
-        )
+        yield finding("context_unknown", model=model)
         return
-    yield good("context", f"the model {examination.model} has a context of {context} tokens")
+    yield finding("context", model=model, context=context)
     if examination.kind not in _REFUSE_EARLY or context > _MAX_WORDS or not examination.plain().taken:
-        yield unknown("overflow_unknown", "how a prompt that is too long is refused")
+        yield finding("overflow_unknown")
         return
     answer = examination.plain(messages=[{"role": "user", "content": "yes " * (context + 100)}])
     if answer.taken:
-        yield Finding(
-            "overflow_taken",
-            Level.HARM,
-            f"a prompt longer than the context ({context} tokens) is accepted",
-            "the start of the conversation, and with it the tools, is cut off silently",
-            "set the context's size in the server's configuration, so that it refuses (llama.cpp: --no-context-shift)",
-        )
+        yield finding("overflow_taken", context=context)
     elif answer.status in (0, 200):
-        yield unknown("overflow_unknown", "how a prompt that is too long is refused")
+        yield finding("overflow_unknown")
     elif read_overflow(answer.error, answer.body) is None:
-        yield Finding(
-            "overflow_words",
-            Level.HARM,
-            f"a prompt that is too long is refused in unknown words ({answer.status}): {shown(answer.error)}",
-            "the agent does not notice that the context is full, and does not compact",
-            "report these words to the project",
-        )
+        yield finding("overflow_words", status=answer.status, words=shown(answer.error))
     else:
-        yield good("overflow", f"a prompt that is too long is refused in known words ({answer.status})")
+        yield finding("overflow", status=answer.status)
 
 
 def _calls(examination: Examination) -> Iterator[Finding]:
     """Probe whether one complete call arrives, the first thing that agents need."""
     auto = examination.reply("auto")
     if _NO_PARSER.search(auto.error):
-        yield _lost(
-            "parser_missing",
-            f"the server was started without a tool parser: {shown(auto.error)}",
-            "every request with tools is refused",
-            examination,
-        )
+        yield finding("parser_missing", words=shown(auto.error), flag=_flag(examination))
     elif PARSER_FAILED.search(auto.error):
-        yield _lost(
-            "parser_fails",
-            f"the server's parser fails on what the model writes: {shown(auto.error)}",
-            "the agent gets an error instead of the call",
-            examination,
-        )
+        yield finding("parser_fails", words=shown(auto.error), flag=_flag(examination))
     elif _is_unanswered(examination):
-        yield Finding(
-            "chat_unanswered",
-            Level.HARM,
-            f"requests for chat are not answered: {auto.why_not}",
-            "no agent can work with this server",
-            "use a server that answers POST /v1/chat/completions; its log says why it does not. --timeout waits longer",
-        )
+        yield finding("chat_unanswered", words=auto.why_not)
     elif not auto.taken:
-        yield unknown("call_unknown", f"whether calls arrive ({auto.why_not})")
+        yield finding("call_unknown", words=auto.why_not)
     elif auto.calls:
         yield from _structured(examination, auto)
     else:
         yield from _not_structured(examination, auto)
 
 
-def _lost(id_: str, what: str, harm: str, examination: Examination) -> Finding:
-    """Return the finding of a call that is lost without the proxy, which reads it from the raw text."""
-    return Finding(id_, Level.HARM, what, harm, _flag(examination), handled=True, rule=_PROXY_PARSES, kind="whole")
-
-
 def _flag(examination: Examination) -> str:
     """Return the flag for the server's parser, and the rule that makes it unnecessary."""
-    known = flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known"
+    known = _server_flag(examination)
     if examination.kind in KEEPS_TOOLS:
         return f"{known}; or parse: proxy in the model's entry (the proxy then reads the calls itself)"
     return known
+
+
+def _server_flag(examination: Examination) -> str:
+    return flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known"
 
 
 def flags(kind: str, own: Parsers | None, syntax: str) -> str:
@@ -191,58 +141,29 @@ def _is_unanswered(examination: Examination) -> bool:
 def _structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
     broken = next((text for name, text in auto.calls if name == NAME and not is_an_object(text)), None)
     if broken is not None:
-        yield Finding(
-            "arguments_broken",
-            Level.HARM,
-            f"the arguments of a call are not a JSON object: {shown(broken)}",
-            "the agent rejects the call, or fails",
-            "not needed with the proxy, which repairs them",
-            handled=True,
-            kind="whole",
-        )
+        yield finding("arguments_broken", words=shown(broken))
     else:
-        syntax = examination.syntax or "its own syntax"
-        yield good("parser_finds", f"the server finds the model's calls ({syntax})", "whole")
+        yield finding("parser_finds", syntax=examination.syntax or _OWN_SYNTAX)
     raw = examination.raw()
     if raw.taken and _is_swallowed(raw):
-        yield Finding(
-            "none_takes_calls",
-            Level.NOTE,
-            "under tool_choice none the server removes the model's call from the text",
-            "the proxy cannot read the calls itself, so parse: proxy would lose them",
-            "parse: server in the model's entry",
-            rule=("parse", "server"),
-        )
+        yield finding("none_takes_calls")
 
 
 def _not_structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
     tokens, raw = auto.count("completion_tokens"), examination.raw()
     if not _is_swallowed(auto):
         if calls := written_in(auto.text):
-            yield _lost(
-                "parser_leaves_text",
-                f"the server leaves a call in the text ({calls[0].syntax or 'its own syntax'}): {shown(auto.text)}",
-                "the agent shows the call as prose, and its turn ends",
-                examination,
-            )
+            syntax, flag = calls[0] or _OWN_SYNTAX, _flag(examination)
+            yield finding("parser_leaves_text", syntax=syntax, words=shown(auto.text), flag=flag)
         else:
-            yield unknown("call_unknown", f"whether calls arrive (the model did not call: {shown(auto.text)!r})")
+            yield finding("call_unknown", words=f"the model did not call: {shown(auto.text)!r}")
     elif examination.written():
-        what = f"the server swallows the model's call: under auto it used {tokens} tokens and returned nothing"
-        yield _lost("call_swallowed", what, _NO_CALL, examination)
+        yield finding("call_swallowed", tokens=tokens, flag=_flag(examination))
     elif raw.taken and _is_swallowed(raw):
-        yield Finding(
-            "all_swallowed",
-            Level.HARM,
-            f"the server used {tokens} tokens and returned nothing, under tool_choice auto and none: "
-            "its parser removes calls even when it is switched off",
-            _NO_CALL,
-            f"{flags(examination.kind, examination.parsers, '') or 'the parser of the model family'}; "
-            "or no tool parser, and parse: proxy in the model's entry",
-            kind="whole",
-        )
+        flag = flags(examination.kind, examination.parsers, "") or "the parser of the model family"
+        yield finding("all_swallowed", tokens=tokens, flag=flag)
     else:
-        yield unknown("call_unknown", f"whether calls arrive (it used {tokens} tokens, but its own text has no call)")
+        yield finding("call_unknown", words=f"it used {tokens} tokens, but its own text has no call")
 
 
 def _is_swallowed(reply: Reply) -> bool:
@@ -256,82 +177,39 @@ def _forced(examination: Examination) -> Iterator[Finding]:
     reply = examination.reply("required")
     broken = [text for _, text in reply.calls if not is_an_object(text)]
     if _NO_PARSER.search(reply.error):
-        yield Finding(
-            "forced_refused",
-            Level.HARM,
-            f"a forced call is refused: {shown(reply.error)}",
-            "agents that force a tool (titles, structured answers) get an error",
-            flags(examination.kind, examination.parsers, examination.syntax) or "no flag of the server is known",
-            kind="forced",
-        )
+        yield finding("forced_refused", words=shown(reply.error), flag=_server_flag(examination))
     elif not reply.taken or (not reply.calls and reply.finish == "length"):
-        why = "the reply was cut" if reply.taken else reply.why_not
-        yield unknown("forced_unknown", f"whether a forced call arrives ({why})")
+        yield finding("forced_unknown", words="the reply was cut" if reply.taken else reply.why_not)
     elif not reply.calls:
-        yield Finding(
-            "forced_ignored",
-            Level.HARM,
-            f"tool_choice required is accepted, but no call is returned: {shown(reply.text) or 'nothing'}",
-            "agents that force a tool get prose",
-            _TEMPLATE_FLAG
-            if examination.kind == "llamacpp"
-            else "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)",
-            kind="forced",
-        )
+        flag = "use a server that decodes by a grammar (vLLM, SGLang, llama.cpp with --jinja)"
+        if examination.kind == "llamacpp":
+            flag = _TEMPLATE_FLAG
+        yield finding("forced_ignored", words=shown(reply.text) or "nothing", flag=flag)
     elif broken:
-        yield Finding(
-            "forced_broken",
-            Level.HARM,
-            f"the arguments of a forced call are not a JSON object: {shown(broken[0])}",
-            "the agent rejects the call, or fails",
-            "not needed with the proxy, which repairs them",
-            handled=True,
-            kind="forced",
-        )
+        yield finding("forced_broken", words=shown(broken[0]))
     else:
-        yield good("forced", "a forced call is returned as a call", "forced")
+        yield finding("forced")
 
 
 def _streams(examination: Examination) -> Iterator[Finding]:
     whole, stream = examination.reply("auto"), examination.reply("auto", stream=True)
     if whole.status != 200:
-        yield unknown("stream_unknown", f"whether streams are faithful ({whole.why_not})")
+        yield finding("stream_unknown", words=whole.why_not)
     elif stream.status != 200:
-        what = f"a streamed request is refused, but not the whole one: {stream.why_not}"
-        yield _not_live("stream_refused", what, "agents stream: they get an error")
+        yield finding("stream_refused", words=stream.why_not)
     elif stream.error:
-        what = f"a stream ends in an error: {shown(stream.error)}"
-        yield _not_live("stream_breaks", what, "the agent's turn ends with an error")
+        yield finding("stream_breaks", words=shown(stream.error))
     elif whole.calls and not stream.calls:
-        what = f"the whole answer has a call, but the stream has none (its text: {shown(stream.text) or 'nothing'})"
-        yield _not_live("stream_loses_calls", what, "agents stream: the call is lost, or shown as prose")
+        yield finding("stream_loses_calls", words=shown(stream.text) or "nothing")
     elif whole.calls:
         faults = "; ".join(_faults_of(stream))
-        yield _misshapen(faults) if faults else good("stream_faithful", "a stream has the same call", "streamed")
+        yield finding("stream_misshapen", words=faults) if faults else finding("stream_faithful")
     elif stream.is_silent and written_in(whole.text):
-        what = "the whole answer has the call in its text, but the stream is empty"
-        found = _lost("stream_swallows", what, f"agents stream: {_NO_CALL}", examination)
-        yield Finding(found.id, found.level, what, found.harm, found.remedy, True, _PROXY_PARSES, kind="streamed")
+        yield finding("stream_swallows", flag=_flag(examination))
     elif not whole.is_silent and not stream.calls and whole.text.split() == stream.text.split():
-        yield good("stream_same_text", "a stream has the same text as the whole answer")
+        yield finding("stream_same_text")
     else:
-        yield unknown("stream_unknown", "whether streams are faithful (the two answers cannot be compared)")
-
-
-def _not_live(id_: str, what: str, harm: str) -> Finding:
-    return Finding(id_, Level.HARM, what, harm, _ASK_WHOLE, rule=_WHOLE, kind="streamed")
-
-
-def _misshapen(faults: str) -> Finding:
-    return Finding(
-        "stream_misshapen",
-        Level.HARM,
-        f"strict clients cannot read the calls of a stream: {faults}",
-        "strict agents fail, or lose the call",
-        "not needed with the proxy, which writes ids, indexes, arguments and the finish reason",
-        handled=True,
-        kind="streamed",
-    )
+        yield finding("stream_unknown", words="the two answers cannot be compared")
 
 
 def _faults_of(stream: Reply) -> Iterator[str]:
@@ -358,23 +236,13 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
     family = examination.family
     marks = (family.markers if family is not None else ()) or ALL_MARKERS
     if not reply.taken:
-        yield unknown("reasoning_unknown", f"where reasoning is returned ({reply.why_not})")
-        return
-    found = next((mark for mark in marks if _is_in(reply.text, mark)), None)
-    if found is not None:
-        yield Finding(
-            "reasoning_in_text",
-            Level.HARM,
-            f"reasoning is returned in the text (…{found.closers[0]})",
-            "the agent shows it, and sends it back as text; a call in it may be run",
-            "the server's reasoning parser (vLLM, SGLang: --reasoning-parser; llama.cpp: --reasoning-format auto), "
-            "or reasoning: split in the model's entry",
-            rule=("reasoning", "split"),
-        )
+        yield finding("reasoning_unknown", words=reply.why_not)
+    elif found := next((mark for mark in marks if _is_in(reply.text, mark)), None):
+        yield finding("reasoning_in_text", words=found.closers[0])
     elif reply.reasoning_field:
-        yield good("reasoning_in_field", f"reasoning is returned in the field {reply.reasoning_field}")
+        yield finding("reasoning_in_field", words=reply.reasoning_field)
     else:
-        yield good("no_reasoning", "the model showed no reasoning")
+        yield finding("no_reasoning")
 
 
 def _is_in(text: str, mark: ReasoningMarkers) -> bool:
@@ -457,10 +325,10 @@ def _template(shape: _Shape) -> Probe:
     def look(examination: Examination) -> Iterator[Finding]:
         fate, words = _fate(examination, shape)
         if fate is Fate.KEPT:
-            yield good(f"{probe.id}_kept", f"the template accepts {probe.title}")
+            yield Finding(f"{probe.id}_kept", Level.GOOD, f"the template accepts {probe.title}")
             return
         if fate is Fate.UNTOLD:
-            yield unknown(f"{probe.id}_unknown", f"the template and {probe.title}")
+            yield Finding(f"{probe.id}_unknown", Level.UNKNOWN, f"the template and {probe.title}")
             return
         what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
         if fate is Fate.LOST:
@@ -470,7 +338,7 @@ def _template(shape: _Shape) -> Probe:
         if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
             heal = ""  # every call is lost
         # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
-        handled = heal in in_force((), ())
+        handled = heal in HealPlan().ids
         remedy = "not needed with the proxy, which heals every request"
         if not heal:
             remedy = "the chat template for tools that the model was trained on (--chat-template)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from proxy.doctor.asking import Answer, Asker
 from proxy.json import Json, JsonObject, as_list, as_text
@@ -58,18 +59,21 @@ class Prompts:
     def __init__(self, ask: Asker, model: str) -> None:
         self._ask = ask
         self._model = model
-        self._source: PromptSource | None = None
+        self._shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}
 
-    @property
+    @cached_property
     def source(self) -> PromptSource:
         """The way to see prompts on this server, found with a minimal conversation."""
-        if self._source is None:
-            self._source = self._find_source()
-        return self._source
+        for source, shown in self._shown.items():
+            prompt = shown({"messages": [_HI]})
+            if prompt is not None and "mkbaseline" in prompt.text:
+                return source
+        counts = [self._count({"messages": [{**_HI, "content": text}]})[0] for text in ("mkone", _many("mkone"))]
+        return PromptSource.COUNTED if _grew(*counts) else PromptSource.NONE
 
     def prompt(self, body: JsonObject) -> Prompt | None:
         """Return the prompt for messages and tools; None if the server does not show it or did not answer."""
-        shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}.get(self.source)
+        shown = self._shown.get(self.source)
         return None if shown is None else shown(body)
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
@@ -83,24 +87,15 @@ class Prompts:
             return Fate.REFUSED, prompt.refused
         return (Fate.KEPT if mark in prompt.text else Fate.LOST), ""
 
-    def _find_source(self) -> PromptSource:
-        plain: JsonObject = {"messages": [_HI]}
-        for source, shown in ((PromptSource.TOKENIZE, self._tokenized), (PromptSource.APPLY_TEMPLATE, self._applied)):
-            prompt = shown(plain)
-            if prompt is not None and "mkbaseline" in prompt.text:
-                return source
-        counts = [self._count({"messages": [{**_HI, "content": text}]})[0] for text in ("mkone", _many("mkone"))]
-        return PromptSource.COUNTED if _grew(*counts) else PromptSource.NONE
-
     def _tokenized(self, body: JsonObject) -> Prompt | None:
-        answer = self._ask.post(TOKENIZE, {"model": self._model, **body, "return_token_strs": True})
+        answer = self._ask.request(TOKENIZE, {"model": self._model, **body, "return_token_strs": True})
         if answer.status != 200:
             return _refusal(answer)
         pieces = as_list(answer.json.get("token_strs"))
         return Prompt("".join(map(as_text, pieces)).translate(_MARKS)) if pieces else None
 
     def _applied(self, body: JsonObject) -> Prompt | None:
-        answer = self._ask.post(APPLY_TEMPLATE, {"model": self._model, **body})
+        answer = self._ask.request(APPLY_TEMPLATE, {"model": self._model, **body})
         if answer.status != 200:
             return _refusal(answer)
         text = as_text(answer.json.get("prompt"))

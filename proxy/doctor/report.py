@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy import __version__
 from proxy.config.rules import Model, Rules, Telling, entry_with
 from proxy.doctor.asking import Asker
-from proxy.doctor.examination import Examination, Finding, Level, examine_server, unknown
+from proxy.doctor.examination import Examination, Finding, Level, examine_server
 from proxy.doctor.probes import PROBES
 from proxy.exchange.plan import KEEPS_TOOLS
 from proxy.json import JsonObject
@@ -23,23 +23,16 @@ FORMAT = 2
 NOT_EXAMINED = "not_examined"
 _TITLES = {Level.HARM: "does harm", Level.NOTE: "to know", Level.GOOD: "as it should be"}
 _WIDTH = 100
-_SPENT = ("requests", "prompt_tokens", "completion_tokens", "seconds")
+_SPENT = ("requests", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One examination: the server, the findings, the entry for the rules ("" if none is needed), and the cost."""
+    """The result of an examination: the findings, the entry for the rules ("" if none is needed), and the cost."""
 
-    url: str
-    kind: str
-    version: str
-    model: str
-    context: int | None
+    examination: Examination
     findings: tuple[Finding, ...]
     entry: str
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
     seconds: float
     at: str
 
@@ -88,23 +81,11 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
     for probe in PROBES:
         step(probe.title)
         found = [*probe.look(examination)]
-        # An unfinished probe proves nothing.
-        findings += [unknown(NOT_EXAMINED, f"{probe.title} (no time was left)")] if ask.is_over else found
-    spent = ask.spent
-    return Report(
-        ask.url,
-        examination.kind,
-        examination.version,
-        examination.model,
-        examination.context,
-        tuple(findings),
-        entry_for(examination, findings, rules),
-        spent.requests,
-        spent.prompt_tokens,
-        spent.completion_tokens,
-        round(spent.seconds, 3),
-        datetime.now(UTC).isoformat(timespec="seconds"),
-    )
+        if ask.is_over:  # an unfinished probe proves nothing
+            found = [Finding(NOT_EXAMINED, Level.UNKNOWN, f"{probe.title} (no time was left)")]
+        findings += found
+    entry, at = entry_for(examination, findings, rules), datetime.now(UTC).isoformat(timespec="seconds")
+    return Report(examination, tuple(findings), entry, round(ask.spent.seconds, 3), at)
 
 
 def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rules) -> str:
@@ -136,18 +117,19 @@ def _ruled(model: Model, field: str, word: str, *, kind: str) -> Model:
 
 def as_json(report: Report) -> JsonObject:
     """Return the report as JSON."""
-    facts: JsonObject = {name: getattr(report, name) for name in ("at", "url", "kind", "version", "model", "context")}
-    spent: JsonObject = {name: getattr(report, name) for name in _SPENT}
+    examination, spent = report.examination, report.examination.ask.spent
     return {
         "format": FORMAT,
         "doctor": __version__,
-        **facts,
+        "at": report.at,
+        "url": examination.ask.url,
+        **{name: getattr(examination, name) for name in ("kind", "version", "model", "context")},
         "verdict": report.verdict,
         "harm": report.does_harm,
         "unexamined": report.unexamined,
         "findings": [*map(_finding, report.findings)],
         "entry": report.entry,
-        "spent": spent,
+        "spent": {**{name: getattr(spent, name) for name in _SPENT}, "seconds": report.seconds},
     }
 
 
@@ -162,8 +144,9 @@ def _finding(finding: Finding) -> JsonObject:
 def lines(report: Report) -> Iterator[str]:
     """Yield the lines of the report. They may quote the server, so the caller must escape them for a terminal."""
     yield report.verdict
-    server = f"{report.kind or 'a model server of unknown kind'} {report.version}".rstrip()
-    yield f"{report.url}: {server}, model {report.model}"
+    examination, spent = report.examination, report.examination.ask.spent
+    server = f"{examination.kind or 'a model server of unknown kind'} {examination.version}".rstrip()
+    yield f"{examination.ask.url}: {server}, model {examination.model}"
     for level, title in _TITLES.items():
         chosen = [finding for finding in report.findings if finding.level is level]
         if chosen:
@@ -181,12 +164,12 @@ def lines(report: Report) -> Iterator[str]:
         yield "models:"
         yield f"  {report.entry}"
     yield (
-        f"spent: {report.requests} requests, {report.prompt_tokens} prompt tokens, "
-        f"{report.completion_tokens} generated, {report.seconds:.1f} s; nothing was changed on the server"
+        f"spent: {spent.requests} requests, {spent.prompt_tokens} prompt tokens, "
+        f"{spent.completion_tokens} generated, {report.seconds:.1f} s; nothing was changed on the server"
     )
     command = "launch claude" if not report.entry and not report.hides_tools else "doctor"
     write = " --write" if report.entry and not report.hides_tools else ""
-    yield f"next: vllm-tool-proxy {command} --upstream {report.url}{write}"
+    yield f"next: vllm-tool-proxy {command} --upstream {examination.ask.url}{write}"
 
 
 def _lines_of(finding: Finding) -> Iterator[str]:

@@ -16,12 +16,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from proxy import __version__
-from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
+from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import RulesError
 from proxy.exchange.outcome import Outcome
 from proxy.json import JsonObject, as_list, as_object, as_text, dump_json, load_json
@@ -315,12 +315,12 @@ def read_capture(data: bytes, source: str) -> Captured:
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
     request["stream_options"] = {"include_usage": True}
     made = (pair for pair in as_list(about.get("made_calls")) if isinstance(pair, list) and len(pair) == 2)
-    known = KnownFields(
+    chat = replace(
+        read_chat(line, request),
         sources=tuple(_strings(about, "sources")),
         made=tuple((as_text(name), arguments) for name, arguments in made),
         ids=frozenset(_strings(about, "call_ids")),
     )
-    chat = read_chat(line, request, known)
     status, content_type = about.get("status"), about.get("content_type")
     thoughts = as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")

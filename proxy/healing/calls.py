@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import cache
 
 from proxy.healing.conversation import (
-    Change,
     Messages,
     calls_of,
     function_of,
@@ -57,13 +56,12 @@ def drop_empty_calls(message: JsonObject) -> JsonObject:
 
 
 @on_calls
-def type_calls(body: JsonObject) -> Change:
+def type_calls(call: JsonObject) -> JsonObject:
     """Add the type of a call, which some templates print."""
-    return lambda call: call if "type" in call or not function_of(call) else {**call, "type": "function"}
+    return call if "type" in call or not function_of(call) else {**call, "type": "function"}
 
 
-@on_functions
-def read_call_arguments(body: JsonObject) -> Change:
+def read_call_arguments(body: JsonObject) -> JsonObject:
     """Write arguments as the JSON text of an object, whatever the model or the client wrote."""
     offered = cache(lambda: read_tools(body.get("tools")))
 
@@ -84,11 +82,10 @@ def read_call_arguments(body: JsonObject) -> Change:
             text = "{}" if value in (None, "") else dump({WRAPPER: value})
         return {**function, "arguments": text}
 
-    return read
+    return on_functions(read)(body)
 
 
-@on_functions
-def name_calls(body: JsonObject) -> Change:
+def name_calls(body: JsonObject) -> JsonObject:
     """Correct the name of a call to that of the offered tool, because the model repeats names from its history."""
     tools = read_tools(body.get("tools"))
 
@@ -97,7 +94,7 @@ def name_calls(body: JsonObject) -> Change:
         tool = tools.resolve(written_name) if written_name else None
         return function if tool is None else with_value(function, "name", tool.name)
 
-    return name
+    return on_functions(name)(body)
 
 
 def read_markup(body: JsonObject) -> JsonObject:

@@ -85,31 +85,21 @@ def on_each(change: Change) -> Change:
     return on_messages(lambda messages: [*map(change, messages)])
 
 
-def on_calls(change_in: Callable[[JsonObject], Change]) -> Change:
-    """Turn a change of one call into a change of the body. `change_in` is called once per body."""
+def on_calls(change: Change) -> Change:
+    """Turn a change of one call into a change of the body."""
 
-    def changed(body: JsonObject) -> JsonObject:
-        change = change_in(body)
+    def message_of(message: JsonObject) -> JsonObject:
+        if not calls_of(message):
+            return message
+        calls = as_list(message.get("tool_calls"))
+        return replaced(message, "tool_calls", [change(call) if isinstance(call, dict) else call for call in calls])
 
-        def message_of(message: JsonObject) -> JsonObject:
-            if not calls_of(message):
-                return message
-            calls = as_list(message.get("tool_calls"))
-            return replaced(message, "tool_calls", [change(call) if isinstance(call, dict) else call for call in calls])
-
-        return on_each(message_of)(body)
-
-    return changed
+    return on_each(message_of)
 
 
-def on_functions(change_in: Callable[[JsonObject], Change]) -> Change:
+def on_functions(change: Change) -> Change:
     """Turn a change of one call's function into a change of the body."""
-
-    def change_of(body: JsonObject) -> Change:
-        change = change_in(body)
-        return lambda call: with_function(call, change)
-
-    return on_calls(change_of)
+    return on_calls(lambda call: with_function(call, change))
 
 
 def traits_of(body: JsonObject) -> set[str]:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from proxy.notations import thoughts as reasoning
 from proxy.notations.thoughts import ReasoningMarkers
 
+# Clients choose the names, and names are cached: of a longer one, only the end counts.
 _LONG_NAME = 256
 _SLASHES = re.compile(r"[/\\]+")
 # One word of a quantization or format: `gguf`, `q4` in `Q4_K_M`, `fp8`.
@@ -148,10 +149,10 @@ def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Famil
     """
     if named:
         return _named(named)
-    known = _by_name(model)
+    known = _by_name(model[-_LONG_NAME:])
     if known is None or not known.markers:
         for each in shown:
-            more = _by_name(each.name) or _by_template(each.template)
+            more = _by_name(each.name[-_LONG_NAME:]) or _by_template(each.template)
             known = _joined(filter(None, (known, more)))
             if known is not None and known.markers:
                 break
@@ -181,15 +182,9 @@ def _named(name: str) -> Family | None:
     return row and _joined((row, *_matching(name)))
 
 
+# A request looks its model up several times, and most requests are for the same few models.
+@lru_cache(maxsize=256)
 def _by_name(name: str) -> Family | None:
-    """Return the family of a served name or of a path."""
-    # Clients choose the names, so long ones are not cached.
-    if len(name) > _LONG_NAME:
-        return _find_by_name(name)
-    return _known_by_name(name)
-
-
-def _find_by_name(name: str) -> Family | None:
     """Match the last part of a path that names a model, or of `ORGANIZATION/MODEL` both parts joined.
 
     The folder above a part without a name must contain a digit, as sizes and versions do: `/home/reka/gguf` is a
@@ -211,10 +206,6 @@ def _find_by_name(name: str) -> Family | None:
         alone = [*_matching(organization)]
         found += [family for family in _matching(name.lower()) if family not in alone]
     return _joined(found)
-
-
-# A request looks its model up several times, and most requests are for the same few models.
-_known_by_name = lru_cache(maxsize=256)(_find_by_name)
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -144,8 +143,8 @@ class HealPlan:
 
     @property
     def ids(self) -> frozenset[str]:
-        """The healings in force."""
-        return _in_force(self.on, self.off)
+        """The healings in force: those for every model and those that are `on`, except those `off`."""
+        return frozenset() if ALL in self.off else (_ALWAYS | self.on) - self.off
 
     def learnt(self, ids: Collection[str]) -> HealPlan:
         """Return the plan with more healings. One that is off stays off."""
@@ -154,16 +153,6 @@ class HealPlan:
 
 # The plan that sends a request unchanged.
 NO_HEALING = HealPlan(off=frozenset((ALL,)))
-
-
-def in_force(on: Collection[str], off: Collection[str]) -> frozenset[str]:
-    """Return the ids of the healings in force: those for every model and those that are `on`, except those `off`."""
-    return _in_force(frozenset(on), frozenset(off))
-
-
-@lru_cache(maxsize=64)
-def _in_force(on: frozenset[str], off: frozenset[str]) -> frozenset[str]:
-    return frozenset() if ALL in off else (_ALWAYS | on) - off
 
 
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
@@ -175,11 +164,10 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
         repairs.append(_by_rule(RULE_TOOLS, body, offered))
     if sampled is not offered:
         repairs.append(_by_rule(RULE_SAMPLING, offered, sampled))
-    ids = plan.ids
-    healed, traits = _healed(sampled, ids)
+    healed = heal(sampled, plan.ids)
     repairs += healed.repairs
     told = healed.body
-    if REPEATS in ids and "tool" in traits:
+    if REPEATS in plan.ids:
         told = on_messages(lambda messages: results.tell_repeats(messages, plan.tools.polls))(told)
     if told is not healed.body:
         repairs.append(_repair(REPEATS, "messages", "the model is told which call it repeats", (healed.body, told)))
@@ -199,11 +187,6 @@ def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
 
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:
     """Apply the healings with these ids, in the table's order."""
-    return _healed(body, ids)[0]
-
-
-def _healed(body: JsonObject, ids: Collection[str]) -> tuple[Healed, set[str]]:
-    """Return the healed body and the traits of its messages."""
     repairs: list[Repair] = []
     traits = traits_of(body)
     for healing in HEALINGS:
@@ -216,7 +199,7 @@ def _healed(body: JsonObject, ids: Collection[str]) -> tuple[Healed, set[str]]:
         if new is not body:
             repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
             body, traits = new, traits_of(new)
-    return Healed(body, tuple(repairs)), traits
+    return Healed(body, tuple(repairs))
 
 
 def record_id(healing: str) -> str:
@@ -246,10 +229,6 @@ _TURNS = ("user_first", "user_after_result", "empty_answers", "alternate")
 _TOOLS = ("plain_schemas", "tool_descriptions")
 
 
-def _words(pattern: str, *ids: str) -> tuple[re.Pattern[str], tuple[str, ...]]:
-    return re.compile(pattern, re.IGNORECASE), ids
-
-
 # This lesson removes pictures permanently, so the words must say that the model reads none. Other refusals are about
 # one picture, or about their number, on a model that reads them:
 # "At most 1 image(s) may be provided", "unsupported image format"
@@ -269,32 +248,28 @@ _NO_PICTURES = (
 _TEXT_WANTED = r"can only concatenate|not \"list\"|valid string|(?:be|expected) a? ?string"
 # The most specific pattern first: only the first match teaches.
 _LESSONS = (
-    _words(r"reasoning_content\W.{0,80}(?:pass|missing|required|must)|thinking is enabled but", "reasoning_back"),
-    _words(r"single tool.calls? at once|only (?:one|1|a single) tool.call|parallel tool calls", "one_call"),
-    _words(r"alphanumeric\w* .{0,40}\b9\b", "mistral_ids"),
-    _words(r"system role (?:is )?not supported|does not support (?:a )?system", "no_system", *_SYSTEMS),
-    _words(r"no user query|first user message|at least one user|no user message", "user_first"),
-    _words(r"prefill|assistant messages? at the end|(?:last|final) message .{0,40}assistant", "assistant_last"),
-    _words(r"both content and thinking", "call_text"),
-    _words(_NO_PICTURES, "pictures"),
-    _words(r"alternat|unexpected role|after role|tool.{0,40}previous assistant", *_SYSTEMS, *_TURNS),
+    (r"reasoning_content\W.{0,80}(?:pass|missing|required|must)|thinking is enabled but", ("reasoning_back",)),
+    (r"single tool.calls? at once|only (?:one|1|a single) tool.call|parallel tool calls", ("one_call",)),
+    (r"alphanumeric\w* .{0,40}\b9\b", ("mistral_ids",)),
+    (r"system role (?:is )?not supported|does not support (?:a )?system", ("no_system", *_SYSTEMS)),
+    (r"no user query|first user message|at least one user|no user message", ("user_first",)),
+    (r"prefill|assistant messages? at the end|(?:last|final) message .{0,40}assistant", ("assistant_last",)),
+    (r"both content and thinking", ("call_text",)),
+    (_NO_PICTURES, ("pictures",)),
+    (r"alternat|unexpected role|after role|tool.{0,40}previous assistant", (*_SYSTEMS, *_TURNS)),
     # Still rejected although the turns alternate: the template counts results as turns, as Gemma 2 and 3 do.
-    _words(r"roles must alternate user/assistant/user", "text_calls"),
-    _words(r"system message|message role|invalid role|only user|roles? (?:are|is) supported", *_SYSTEMS, *_TURNS),
-    _words(r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", "empty_answers"),
-    _words(r"nonetype'(?: object is not iterable| has no len)", "no_tools"),
-    _words(r"nonetype|invalid content type|content.{0,40}(?:null|none)\b", "null_beside_calls"),
-    _words(_TEXT_WANTED, "flat_texts"),
-    _words(_TEXT_WANTED, "flat_texts", "pictures"),
-    _words(r"functions?\b.{0,60}\bname\b|tools?\W.{0,60}\bname\b|string_too_long|a-zA-Z0-9_", "tool_names"),
-    _words(r"parse grammar|schema|\$ref|recursion|description|'type'", *_TOOLS),
-    _words(
+    (r"roles must alternate user/assistant/user", ("text_calls",)),
+    (r"system message|message role|invalid role|only user|roles? (?:are|is) supported", (*_SYSTEMS, *_TURNS)),
+    (r"assistant message must|non-?empty|(?:must|can) ?not be empty|content is required", ("empty_answers",)),
+    (r"nonetype'(?: object is not iterable| has no len)", ("no_tools",)),
+    (r"nonetype|invalid content type|content.{0,40}(?:null|none)\b", ("null_beside_calls",)),
+    (_TEXT_WANTED, ("flat_texts",)),
+    (_TEXT_WANTED, ("flat_texts", "pictures")),
+    (r"functions?\b.{0,60}\bname\b|tools?\W.{0,60}\bname\b|string_too_long|a-zA-Z0-9_", ("tool_names",)),
+    (r"parse grammar|schema|\$ref|recursion|description|'type'", (*_TOOLS,)),
+    (
         r"jinja|chat.?template|undefined|has no (?:attribute|element)|typeerror|not iterable|unknown (?:method|filter)",
-        *_TOOLS,
-        "null_beside_calls",
-        "flat_texts",
-        *_SYSTEMS,
-        *_TURNS,
+        (*_TOOLS, "null_beside_calls", "flat_texts", *_SYSTEMS, *_TURNS),
     ),
 )
 
@@ -306,7 +281,7 @@ def lesson(message: str, body: JsonObject, plan: HealPlan) -> tuple[str, ...]:
     """
     words = message[:_LONGEST]
     for pattern, ids in _LESSONS:
-        if pattern.search(words):
+        if re.search(pattern, words, re.IGNORECASE):
             after = plan.learnt(ids).ids
             done = {repair.id for repair in heal(body, after).repairs}
             useful = tuple(name for name in IDS if name in after - plan.ids and record_id(name) in done)

@@ -3,6 +3,12 @@
 Earlier reasoning is sent back in the client's field, and also in the field that the family's template reads, if that is
 another one. What is sent upstream depends on the request alone, and each message is independent of later ones (contract
 C8). The template decides how much earlier reasoning is in the prompt.
+
+Clients send `reasoning_effort`, `enable_thinking`, `thinking` or OpenRouter's `reasoning`. A chat template reads only
+one variable, and some raise on an unknown word. The client's value for the template's own variable takes precedence.
+
+    {"reasoning_effort": "none"}         {"chat_template_kwargs": {"enable_thinking": false}}        Qwen3
+    {"reasoning_effort": "xhigh"}        {"chat_template_kwargs": {"thinking_effort": "max"}}        Kimi K3
 """
 
 from __future__ import annotations
@@ -11,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.healing.conversation import replaced, text_part, without
-from proxy.healing.families import FAMILIES, PARTS, Family, Opens
-from proxy.healing.switches import of_rules, switched
-from proxy.json import Json, JsonObject, as_list, as_object, as_text, objects_in
+from proxy.healing.families import FAMILIES, PARTS, Efforts, Family, Opens, Switch
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, objects_in
 from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
 from proxy.repair.record import Repair
 
@@ -33,39 +38,38 @@ _OF_FAMILIES = {marker.opener: marker for family in FAMILIES for marker in famil
 # tokens are included: ordinary text may begin with `<answer>`.
 SHOWN_BY_REPLY = Thoughts(tuple({**_OF_FAMILIES, **{marker.opener: marker for marker in REASONING_MARKERS}}.values()))
 
-
-@dataclass(frozen=True, slots=True)
-class ThinkingRules:
-    """Known facts about a model: its family, the switch named by the rules, and the `suffix` of the client's model
-    name.
-    """
-
-    family: Family | None
-    switch: str = "none"
-    suffix: str = ""
+_KWARGS = "chat_template_kwargs"
+_EFFORT = "reasoning_effort"
+_SWITCHES = ("enable_thinking", "thinking")
+# The fields in which clients set thinking, besides the template's own variable.
+_SWITCH_FIELDS = (*_SWITCHES, "reasoning", _EFFORT)
+_OFF = ("none", "minimal")
+_WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# The suffixes of a model name that set thinking: `qwen3:nothink`.
+SUFFIXES = ("think", "nothink", *_WORDS)
+# The words offered to users, from the least to the most effort.
+_OFFERED = ("none", "low", "medium", "high", "xhigh")
+_TYPES = {"enabled": True, "adaptive": True, "disabled": False}
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingRequest:
-    """A request translated for the model's family, its audit records, and the reasoning marks of the reply.
-
-    `changed`: the body differs from the client's.
-    """
+    """A request translated for the model's family, its audit records, and the reasoning marks of the reply."""
 
     body: JsonObject
     audit: tuple[Repair, ...]
     thoughts: Thoughts
-    changed: bool
 
 
-def think(body: JsonObject, rules: ThinkingRules) -> ThinkingRequest:
-    """Translate the request for the model's family."""
-    family = rules.family
-    if rules.suffix and (family is None or not family.markers):
-        family = of_rules(rules.switch)
-    told, switching = switched(body, family, rules.suffix)
-    made, giving = given_back(told, rules.family)
-    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, rules.family), made is not body)
+def think(body: JsonObject, family: Family | None, switch: str = "none", suffix: str = "") -> ThinkingRequest:
+    """Translate the request for the model's family; without changes, the body is the same object.
+
+    `switch` is named by the rules, for a family without one. `suffix` is that of the client's model name.
+    """
+    switching_family = of_rules(switch) if suffix and (family is None or not family.markers) else family
+    told, switching = switched(body, switching_family, suffix)
+    made, giving = given_back(told, family)
+    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, family))
 
 
 def field_back(family: Family | None, *, wanted: bool) -> str:
@@ -154,3 +158,91 @@ def is_on(body: JsonObject, family: Family) -> bool | None:
         return None
     word = variables.get(efforts.name, body.get(efforts.name))
     return None if word is None else word != efforts.words.get("none", "none")
+
+
+# Switches.
+
+
+def of_rules(switch: str) -> Family | None:
+    """Return a family with the switch that the rules name, for a model of unknown family; None if they name none."""
+    if switch == _EFFORT:
+        words = {**{word: word for word in _WORDS}, "none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+        return Family("", "", efforts=Efforts(_EFFORT, words, top=True))
+    return Family("", "", switch=Switch(switch)) if switch in _SWITCHES else None
+
+
+def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple[JsonObject, tuple[Repair, ...]]:
+    """Return the request in the words of the family; the same object if nothing changes.
+
+    `suffix` is the suffix of the model's name; it takes precedence over everything else.
+    """
+    if family is None or not (family.switch or family.efforts):
+        return body, ()
+    switch, efforts = family.switch, family.efforts
+    switches = (switch.name, *switch.also) if switch else ()
+    own = (*switches, efforts.name) if efforts and not efforts.top else switches
+    foreign = tuple(name for name in _SWITCHES if name not in own)
+    on, effort = _of_suffix(suffix) if suffix else _wish(body, foreign)
+    if on is None and not effort:
+        return body, ()
+    variables = without(as_object(body.get(_KWARGS)), *foreign, *(own if suffix else ()))
+    made = without(body, *_SWITCH_FIELDS, _KWARGS)
+    if switch:
+        wanted = effort not in _OFF if on is None and efforts is None else on
+        if wanted is not None and variables.keys().isdisjoint(switches):
+            variables[switch.name] = switch.on if wanted else switch.off
+    word = efforts.words.get(effort or "on") if efforts else None
+    if efforts and word is not None:
+        if efforts.top:
+            made[efforts.name] = word
+        else:
+            variables.setdefault(efforts.name, word)
+    if variables:
+        made[_KWARGS] = variables
+    if made == body:
+        return body, ()
+    record = Repair("thinking", _shown(body), _shown(made), "thinking is switched in the model's own words")
+    # Keep the client's order. New fields precede the messages, which stay last (contract C8).
+    first = {name: value for name, value in made.items() if name not in body}
+    return {**first, **{name: made[name] for name in body if name in made}}, (record,)
+
+
+def effort_words(family: Family | None) -> tuple[str, ...]:
+    """Return the effort words with distinct meanings for the family; none if it has no effort."""
+    if family is None or family.efforts is None:
+        return ("none", "medium") if family and family.switch else ()
+    words: dict[str, str] = {}
+    for word in _OFFERED:
+        meant = family.efforts.words.get(word, "")
+        if meant not in words or word == meant:
+            words[meant] = word
+    return tuple(words.values())
+
+
+def _of_suffix(suffix: str) -> tuple[bool | None, str]:
+    return (suffix == "think", "") if suffix in ("think", "nothink") else _of_effort(suffix)
+
+
+def _of_effort(word: Json) -> tuple[bool | None, str]:
+    """Return whether thinking is wanted, and its effort; (None, "") for an unknown word."""
+    if word not in _WORDS:
+        return None, ""
+    return False if word == "none" else None, str(word)
+
+
+def _wish(body: JsonObject, foreign: tuple[str, ...]) -> tuple[bool | None, str]:
+    """Return the client's wish from fields that the template does not read."""
+    variables, reasoning = as_object(body.get(_KWARGS)), as_object(body.get("reasoning"))
+    thinking = body.get("thinking")
+    if not isinstance(thinking, bool):  # other APIs send {"type": "disabled"}
+        thinking = _TYPES.get(str(as_object(thinking).get("type")))
+    switches = [*map(variables.get, foreign), body.get("enable_thinking"), thinking, reasoning.get("enabled")]
+    on = next((value for value in switches if isinstance(value, bool)), None)
+    wanted, effort = _of_effort(body.get(_EFFORT) or reasoning.get("effort"))
+    if on is None:
+        return wanted, effort
+    return on, effort if on else "none"
+
+
+def _shown(body: JsonObject) -> str:
+    return dump_json({name: body[name] for name in (*_SWITCH_FIELDS, _KWARGS) if name in body}).decode()

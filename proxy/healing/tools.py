@@ -122,7 +122,7 @@ def _renamed(function: JsonObject) -> JsonObject:
 
 
 _renamed_tools = _on_tools(_renamed)
-_renamed_calls = on_functions(lambda body: _renamed)
+_renamed_calls = on_functions(_renamed)
 
 
 def shorten_names(body: JsonObject) -> JsonObject:

@@ -12,16 +12,14 @@ from typing import Any
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
-from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
+from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
-from proxy.dialects.messages.writer import MessagesDialect
-from proxy.dialects.responses import output
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import Resumed, resume
-from proxy.dialects.responses.output import echo
-from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
+from proxy.dialects.responses.writer import ResponsesDialect, echo
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.plan import choose_server, conversation_of
@@ -70,8 +68,8 @@ class TargetModel:
         """
         rewritten = self.thinking(ctx, body)
         ctx.outcome.request_audit = (*dropped, *rewritten.audit)
-        known = KnownFields(json_reply=json_reply)
-        return read_chat(dump_request(rewritten.body), rewritten.body, known), rewritten.thoughts
+        chat = read_chat(dump_request(rewritten.body), rewritten.body)
+        return replace(chat, json_reply=json_reply), rewritten.thoughts
 
     def prepared(self, chat: ChatRequest, dialect: Dialect, thoughts: Thoughts) -> PreparedRequest:
         """Return the prepared request to this model."""
@@ -102,7 +100,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     family = ctx.snapshot.family(chat.model, profile, headers, server)
     rewritten = with_thinking(chat.body, rules, profile, family, requested=as_text(model))
     ctx.outcome.request_audit = rewritten.audit
-    if rewritten.changed:
+    if rewritten.body is not chat.body:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
     return PreparedRequest(chat, profile, ChatDialect(options), server, headers, rewritten.thoughts, family)
 
@@ -132,7 +130,7 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     made = responses.translate(request.body, target.options)
     chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
     limit = chat.body.get("max_tokens")
-    options = output.ReplyOptions(
+    options = ResponsesOptions(
         fresh_id(12),
         echo(request.body) | request.echo,
         made.tools,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from proxy.config.rules import Parse, Profile, Rules
 from proxy.dialects.translation import OWN_WORDS
 from proxy.healing.families import Family
-from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, ThinkingRules, think
-from proxy.healing.switches import effort_words
+from proxy.healing.reasoning import SHOWN_BY_REPLY, ThinkingRequest, effort_words, think
 from proxy.json import JsonObject
 from proxy.notations.thoughts import Thoughts
 
@@ -15,7 +14,7 @@ def with_thinking(
     body: JsonObject, rules: Rules, profile: Profile, family: Family | None, *, requested: str
 ) -> ThinkingRequest:
     """Return a request with reasoning settings in its family's form. `requested` is the client's name for the model."""
-    return think(body, ThinkingRules(family, profile.thinking, rules.thinking_suffix(requested)))
+    return think(body, family, profile.thinking, rules.thinking_suffix(requested))
 
 
 def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:

@@ -48,7 +48,7 @@ def count_tokens() -> Response:
     else:
         body = resumed(ctx, request.environ, body).body
         target = find_model(ctx, request.environ, body)
-        chat = responses.translate_count(body, target.options).body
+        chat = responses.translate(body, target.options).body
         answer["object"] = "response.input_tokens"
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:

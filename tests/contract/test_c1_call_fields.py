@@ -18,8 +18,7 @@ import pytest
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, as_chunk, read_whole, rebuild
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply

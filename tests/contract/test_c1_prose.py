@@ -15,8 +15,7 @@ from proxy.config.rules import StripFields
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task

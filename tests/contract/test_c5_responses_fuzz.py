@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from proxy.dialects.chat.request import conversation_key, read_chat
-from proxy.dialects.responses.output import echo
-from proxy.dialects.responses.request import Translation, translate, translate_count
+from proxy.dialects.responses.request import translate
+from proxy.dialects.responses.writer import echo
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
-from proxy.json import JsonObject, dump_request
+from proxy.json import dump_request
 from proxy.web.admission import parse_body
 from tests.contract.test_c5_fuzz import MOST, OPTIONS, QUICK, mutated
 from tests.support.work import over_soon
@@ -24,7 +22,6 @@ from tests.support.work import over_soon
 DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
 RESPONSES = DATA["RESPONSES"]
-WAYS: tuple[Callable[[JsonObject, ModelOptions], Translation], ...] = (translate, translate_count)
 
 
 def test_the_request_is_a_good_one() -> None:
@@ -33,11 +30,11 @@ def test_the_request_is_a_good_one() -> None:
 
 @pytest.mark.slow
 @QUICK
-@given(mutated(RESPONSES), OPTIONS, st.sampled_from(WAYS))
-def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelOptions, how: Any) -> None:
+@given(mutated(RESPONSES), OPTIONS)
+def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelOptions) -> None:
     with over_soon(MOST):
         try:
-            translation = how(parse_body(dump_request(body)), options)
+            translation = translate(parse_body(dump_request(body)), options)
         except BadRequest as error:
             assert "\n" not in error.message and len(error.message) < 2000
             return
@@ -45,4 +42,4 @@ def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelO
         read_chat(raw, parse_body(raw))
         dump_request(echo(body))
         conversation_key("m", body)
-    assert dump_request(how(body, options).body) == raw
+    assert dump_request(translate(body, options).body) == raw

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
 from proxy.notations.toolset import ToolSet
@@ -66,7 +65,7 @@ def in_messages(name: str, text: str, finish: str = "tool_calls") -> dict[str, A
     found: list[dict[str, Any]] = []
     for parts in ([text], list(text), *(random_cut(text, random.Random(seed)) for seed in (3, 7))):
         pieces: list[Chunk] = [ROLE, calls(piece(0, "", name, "a")), *(calls(piece(0, each)) for each in parts)]
-        reply = StreamReply(new_engine(TOOLS), MessagesWriter(Blocks(ReplyOptions("m"))), _fail)
+        reply = StreamReply(new_engine(TOOLS), MessagesWriter(ReplyOptions("m")), _fail)
         given = reply.receive(wire([*pieces, ends(finish)])) + reply.finish()
         if reply.failure is not None:
             given += reply.fail(reply.failure)

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat.answer import read_whole
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply

@@ -75,6 +75,12 @@ HEALTHY, CALLS, RESULTS, ROLES, CONTENTS, TOOLS = map(
     _group, ("healthy", "calls", "results", "roles", "contents", "tools")
 )
 SHAPES: dict[str, list[Message]] = {**HEALTHY, **CALLS, **RESULTS, **ROLES, **CONTENTS}
+# A template of a real model, and the shapes that it refuses.
+TEMPLATE = "mistralai-Mistral-Nemo-Instruct-2407"
+POISONED = (
+    *("arguments cut off", "arguments with markup behind", "function_call", "ids of OpenAI", "call without result"),
+    *("system later", "user, user", "user behind a result", "picture", "result an object"),
+)
 
 
 def bodies() -> Iterator[tuple[str, Message]]:

@@ -448,7 +448,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
     assert [id for id, level in levels.items() if level is Level.HARM] == ["chat_unanswered"] and report.entry == ""
     assert levels["forced_unknown"] is levels["developer_unknown"] is Level.UNKNOWN
     # The list of models and the version, and as many as go unanswered before nothing more is asked.
-    assert report.requests == 3 + MAX_TIMEOUTS
+    assert report.examination.ask.spent.requests == 3 + MAX_TIMEOUTS
 
 
 @pytest.mark.parametrize(
@@ -473,9 +473,10 @@ def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> Non
     with ModelServer(FINE) as server:
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
-        assert report.requests == len(server.asked) < 60
+        assert report.examination.ask.spent.requests == len(server.asked) < 60
     assert paths == {"/", "/v1/models", "/version", "/tokenize", CHAT}
-    assert report.prompt_tokens > 0 and report.completion_tokens > 0 and report.seconds > 0
+    spent = report.examination.ask.spent
+    assert spent.prompt_tokens > 0 and spent.completion_tokens > 0 and report.seconds > 0
 
 
 @pytest.mark.parametrize(
@@ -500,7 +501,8 @@ def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: 
     report = examined(behaviour)
     first, *_, last = lines(report)
     assert first == verdict
-    command = f"doctor --upstream {report.url} --write" if report.entry else f"launch claude --upstream {report.url}"
+    url = report.examination.ask.url
+    command = f"doctor --upstream {url} --write" if report.entry else f"launch claude --upstream {url}"
     assert last == f"next: vllm-tool-proxy {command}"
 
 
@@ -521,7 +523,7 @@ def test_where_the_template_drops_tools_and_calls_only_another_template_is_advis
     )
     assert {"tools_lost", "several_calls_lost", "other_ids_lost", "forced_ignored"} <= bad(report)
     assert report.entry == "" and not any("heal:" in line or "--jinja" in line for line in rest)
-    assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.url}"
+    assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.examination.ask.url}"
 
 
 def test_what_is_undecided_is_one_line() -> None:
@@ -534,14 +536,15 @@ def test_what_is_undecided_is_one_line() -> None:
 def test_the_report_is_for_people_and_for_programs() -> None:
     report = examined(replace(FINE, reads=frozenset({HERMES}), unread="swallowed"))
     text = "\n".join(lines(report))
-    assert f"{report.url}: vllm 0.32.0, model Qwen3-Coder\n\ndoes harm:\n- the server swallows the model's call" in text
+    begin = f"{report.examination.ask.url}: vllm 0.32.0, model Qwen3-Coder\n\ndoes harm:\n"
+    assert f"{begin}- the server swallows the model's call" in text
     assert "--enable-auto-tool-choice --tool-call-parser qwen3_xml" in " ".join(text.split())
     assert f"  {report.entry}\n" in text and "nothing was changed on the server" in text
     said = json.loads(json.dumps(as_json(report)))
     assert said["harm"] is True and said["model"] == "Qwen3-Coder" and said["context"] == 2000
     told = next(finding for finding in said["findings"] if finding["id"] == "call_swallowed")
     assert told["level"] == "harm" and told["handled"] is True and told["harm"] and told["remedy"]
-    assert said["spent"]["requests"] == report.requests
+    assert said["spent"]["requests"] == report.examination.ask.spent.requests
 
 
 @pytest.mark.parametrize(

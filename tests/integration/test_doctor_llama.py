@@ -67,7 +67,8 @@ def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
         report = examined(url)
         prompts = Prompts(Asker(ModelServer(ServerOptions(url)), "", PATIENCE), "parrot")
         assert prompts.source is PromptSource.APPLY_TEMPLATE
-    assert report.kind == "llamacpp" and report.version and report.model == "parrot" and report.context == 8192
+    found = report.examination
+    assert (found.kind, found.model, found.context) == ("llamacpp", "parrot", 8192) and found.version
     assert bad(report) == ALWAYS
     assert report.entry == ""
 

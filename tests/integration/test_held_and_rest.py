@@ -8,8 +8,7 @@ import pytest
 
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.events import Chunk, Reasoning, Text
 from proxy.exchange.reply_stream import StreamReply
 from tests.conftest import Inside
@@ -47,7 +46,7 @@ def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
     def crashed(error: Exception) -> None:
         raise error
 
-    reply = StreamReply(new_engine(ordered=True), MessagesWriter(Blocks(ReplyOptions("m"))), crashed)
+    reply = StreamReply(new_engine(ordered=True), MessagesWriter(ReplyOptions("m")), crashed)
     given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
     message = check_stream(given + reply.finish())
     return [(block["type"], block.get("text", block.get("thinking"))) for block in message["content"]]

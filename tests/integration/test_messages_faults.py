@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.blocks import Blocks
+from proxy.dialects.messages.writer import MessagesWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event
 from tests.conftest import Inside
@@ -223,14 +223,14 @@ def test_a_defect_of_the_engine_ends_in_the_error_event_and_never_in_the_upstrea
 def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    take = Blocks.take
+    take = MessagesWriter.take
 
-    def broken_take(self: Blocks, each: Event) -> Any:
+    def broken_take(self: MessagesWriter, each: Event) -> Any:
         if "you" in str(each):
             raise KeyError("a secret")
         return take(self, each)
 
-    monkeypatch.setattr(Blocks, "take", broken_take)
+    monkeypatch.setattr(MessagesWriter, "take", broken_take)
     with serving() as server:
         gate = server.gate()
         server.play([SSE + chunked(ROLE + text("Hi ")), gate, chunked(text("you") + finish() + DONE), LAST])

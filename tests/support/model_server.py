@@ -20,6 +20,7 @@ from tests.support.scripted import DONE, ROLE, completion, delta, event
 Message = dict[str, Any]
 Result = tuple[int, bytes]
 Hook = Callable[[str, Message], Result | None]
+ARGUMENTS = json.dumps({"path": "doctor.txt", "content": "hello"})
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
@@ -178,8 +179,8 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
             text = raw if its.under_none == "text" or not written_in(raw) else ""
         else:
             found = written_in(raw)
-            if (choice == "required" and found) or (found and all(call.syntax in (its.reads or ()) for call in found)):
-                text, calls = "", [call.arguments for call in found]
+            if (choice == "required" and found) or (found and all(syntax in (its.reads or ()) for syntax in found)):
+                text, calls = "", [ARGUMENTS] * len(found)
             elif found and its.unread == "fails":
                 return self._failed(streamed)
             elif found and (its.unread == "swallowed" or (its.unread == "in streams" and streamed)):

@@ -11,9 +11,9 @@ from typing import Any
 
 from proxy import errors, sse
 from proxy.dialects.base import Dialect, Writer
-from proxy.dialects.messages import blocks
+from proxy.dialects.messages import writer as messages
 from proxy.dialects.messages.writer import MessagesDialect
-from proxy.dialects.responses import output
+from proxy.dialects.responses import writer as responses
 from proxy.dialects.responses.tools import Called, Kind, OfferedTools
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.engine.events import (
@@ -42,10 +42,10 @@ def dialect_of(row: Row) -> Dialect:
     given = dict(row.get("options", {}))
     if row["dialect"] == "messages":
         given["stops"] = frozenset(given.get("stops", ()))
-        return MessagesDialect(blocks.ReplyOptions(**{"model": "m", "id": "abc", **given}))
+        return MessagesDialect(messages.ReplyOptions(**{"model": "m", "id": "abc", **given}))
     tools = {name: Called(Kind(kind), own, space) for name, (kind, own, space) in given.pop("tools", {}).items()}
     given["tools"] = OfferedTools(by_name=tools)
-    return ResponsesDialect(output.ReplyOptions(**{"id": "abc", "echo": {"model": "m"}, "now": lambda: 6, **given}))
+    return ResponsesDialect(responses.ReplyOptions(**{"id": "abc", "echo": {"model": "m"}, "now": lambda: 6, **given}))
 
 
 def event_of(said: Row) -> Event:

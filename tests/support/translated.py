@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.dialects.base import Dialect
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesDialect
-from proxy.dialects.responses import output
-from proxy.dialects.responses.output import echo
-from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
+from proxy.dialects.responses import writer as responses
+from proxy.dialects.responses.writer import ResponsesDialect, echo
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer
@@ -84,10 +82,10 @@ class Translating:
         return _reply(self.client.whole(given))
 
 
-def response_options(**fields: Any) -> output.ReplyOptions:
+def response_options(**fields: Any) -> responses.ReplyOptions:
     """Return the reply options of a small Responses request."""
     given = {"id": "abc", "echo": echo({"model": "m"}), "limit": LIMIT, "created_at": 5, "now": lambda: 6}
-    return output.ReplyOptions(**{**given, **fields})
+    return responses.ReplyOptions(**{**given, **fields})
 
 
 TRANSLATING = (

@@ -84,7 +84,7 @@ def _faults(row: Row, url: str, rules: Path) -> Iterator[str]:
         if row.parse:
             yield "no entry"
         return
-    write_entry(rules, report.model, report.entry)
+    write_entry(rules, report.examination.model, report.entry)
     parse = rules_in(rules).profile("tiny", "").parse
     if parse != (row.parse or "auto"):
         yield f"the entry says parse: {parse}"

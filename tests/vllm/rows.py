@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.healing.real import POISONED, TEMPLATE
-from tests.healing.shapes import SHAPES, tool
+from tests.healing.shapes import POISONED, SHAPES, TEMPLATE, tool
 from tests.real import llama
 from tests.real.vllm import TEMPLATE as CHATML
 from tests.support.chat_templates import FOLDER

@@ -18,7 +18,6 @@ from proxy.dialects.chat.writer import (
     ChatWriter,
     clean_body,
     entries,
-    new_writer,
     with_calls_as_text,
 )
 from proxy.engine.events import (
@@ -53,7 +52,7 @@ class ChatDialect:
 
     def writer(self, *, expand: bool) -> ChatWriter:
         """Return a writer for one stream. `expand`: also encode unchanged events."""
-        return new_writer(self.options, expand=expand)
+        return ChatWriter(self.options, expand=expand)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return the answer made from the events: the bytes of `body` if nothing differs."""

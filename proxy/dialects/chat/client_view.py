@@ -69,10 +69,14 @@ class ChoiceView:
 
 @dataclass(slots=True)
 class ReplyView:
-    """A client's view of an answer. `error` is the message of its error, or ""."""
+    """A client's view of an answer. `error` is the message of its error, or "". `chunks` are its JSON objects; `done`:
+    a stream ended with `[DONE]`.
+    """
 
     choices: dict[int, ChoiceView] = field(default_factory=dict)
     error: str = ""
+    chunks: list[JsonObject] = field(default_factory=list)
+    done: bool = False
 
 
 def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
@@ -83,7 +87,9 @@ def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
         return seen
     decoder = sse.Decoder(len(data) + 2)
     for event in (*decoder.feed(data), *decoder.finish()):
-        if event.data is not None and event.data.strip() != DONE:
+        if event.data is not None and event.data.strip() == DONE:
+            seen.done = True
+        elif event.data is not None:
             _note(seen, event.data, "delta")
     return seen
 
@@ -94,6 +100,7 @@ def _note(seen: ReplyView, data: bytes, place: str) -> None:
         body = as_object(load_upstream(data)[0])
     except ValueError:
         return
+    seen.chunks.append(body)
     if body.get("error"):
         error = body["error"]
         seen.error = _text(error.get("message") if isinstance(error, dict) else error)

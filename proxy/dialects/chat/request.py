@@ -5,6 +5,7 @@ A conversation's key is a digest of its start, so all of its requests have the s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -42,20 +43,7 @@ class ChatRequest:
     forced_tool: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFields:
-    """Facts about a chat request that its translation already knows; None means that they are read from the request."""
-
-    sources: tuple[str, ...] | None = None
-    made: tuple[tuple[str, Json], ...] | None = None
-    ids: frozenset[str] | None = None
-    json_reply: bool | None = None
-
-
-_NOTHING_KNOWN = KnownFields()
-
-
-def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN) -> ChatRequest:
+def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
     """Read a request body. Requests share equal tools, which use most of the memory of a waiting stream."""
     choice = body.get("tool_choice")
     tools = read_tools(body.get("tools"))
@@ -72,10 +60,10 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
         forced_tool=_forced_tool(choice, tools.names),
-        json_reply=form in ("json_object", "json_schema") if known.json_reply is None else known.json_reply,
-        sources=copy_sources(body.get("messages")) if known.sources is None else known.sources,
-        made=made_calls(body.get("messages")) if known.made is None else known.made,
-        ids=call_ids(body.get("messages")) if known.ids is None else known.ids,
+        json_reply=form in ("json_object", "json_schema"),
+        sources=copy_sources(body.get("messages")),
+        made=made_calls(body.get("messages")),
+        ids=call_ids(body.get("messages")),
         one_call=body.get("parallel_tool_calls") is False,
     )
 
@@ -83,18 +71,14 @@ def read_chat(raw: bytes, body: JsonObject, known: KnownFields = _NOTHING_KNOWN)
 def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
     """Return the offered tool that the model must call; "" if it has a choice."""
     named = as_text(as_object(as_object(choice).get("function")).get("name"))
-    if named in names:
-        return named
     if choice == "required" and len(names) == 1:
         return names[0]
-    return ""
+    return named if named in names else ""
 
 
 def is_true(value: Json) -> bool:
     """Return whether servers read a value as true (pydantic's lax mode)."""
-    if isinstance(value, str):
-        return value.lower() in ("true", "t", "yes", "y", "on", "1")
-    return value == 1  # true is one, too
+    return value.lower() in ("true", "t", "yes", "y", "on", "1") if isinstance(value, str) else value == 1
 
 
 def copy_sources(messages: Json) -> tuple[str, ...]:
@@ -107,16 +91,18 @@ def copy_sources(messages: Json) -> tuple[str, ...]:
 
 def made_calls(messages: Json) -> tuple[tuple[str, Json], ...]:
     """Return the names and arguments of the calls in the history."""
-    calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
-    functions = (as_object(call.get("function")) for call in calls)
+    functions = (as_object(call.get("function")) for call in _calls(messages))
     return tuple((as_text(function.get("name")), function.get("arguments")) for function in functions)
 
 
 def call_ids(messages: Json) -> frozenset[str]:
     """Return the ids of the calls in the history."""
-    calls = (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
-    ids = (call.get("id") for call in calls)
+    ids = (call.get("id") for call in _calls(messages))
     return frozenset(call_id for call_id in ids if isinstance(call_id, str)) or NO_IDS
+
+
+def _calls(messages: Json) -> Iterator[JsonObject]:
+    return (call for message in objects_in(messages) for call in objects_in(message.get("tool_calls")))
 
 
 def content_text(content: Json) -> str:

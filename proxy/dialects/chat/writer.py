@@ -95,11 +95,8 @@ class ChatWriter(Writer):
 
     def passes(self, around: bytes) -> bool:
         """Return whether events with these bytes around their text are sent verbatim."""
-        options = self._options
-        if self._expand or any(self._roles.values()) or self._moved or options.clean:
-            return False
-        has_empty_calls = options.parsed and _EMPTY_CALLS.search(around)
-        return not has_empty_calls and not self._renames_reasoning(around)
+        changes = self._expand or self._options.calls_as_text or any(self._roles.values()) or self._moved
+        return not changes and self._is_clean(around)
 
     def comment(self, raw: bytes) -> bytes:
         """Forward comments unchanged."""
@@ -122,9 +119,13 @@ class ChatWriter(Writer):
         return self._chunk(0, {}) if self._options.heartbeat_chunk else sse.comment("ping")
 
     def write(self, event: Event) -> bytes:
-        """Encode one event as chunks. The first chunk of a call also has its first arguments, which always follow
-        immediately.
-        """
+        """Encode one event as chunks, with calls as text for a client that reads them only there."""
+        if self._options.calls_as_text:
+            return b"".join(map(self._written, with_calls_as_text(event)))
+        return self._written(event)
+
+    def _written(self, event: Event) -> bytes:
+        """Encode one event. The first chunk of a call also has its first arguments, which always follow immediately."""
         match event:
             case Unchanged():
                 return self._passed(event)
@@ -140,7 +141,7 @@ class ChatWriter(Writer):
             case CallArguments():
                 return self._arguments(event)
             case Finished():
-                return self._finish(event)
+                return self._chunk(event.choice, {}, event.reason, event.source)
             case Usage():
                 if not self._options.usage:
                     return b""
@@ -157,20 +158,24 @@ class ChatWriter(Writer):
         options = self._options
         self._spoke = True
         if self._expand:
-            return b"".join(self.write(inner) for inner in event.events)
+            return b"".join(map(self._written, event.events))
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
             return b""  # a chunk with only the token counts
         raw = event.raw
         if any(self._roles.values()) or (self._moved and b'"role"' in raw):
             raw = self._with_roles(raw)
-        has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw) is not None
-        if has_empty_calls or options.clean or self._renames_reasoning(raw):
-            return cleaned_event(raw, options.clean, drop_empty_calls=has_empty_calls, reasoning=options.reasoning)
-        return raw
+        if self._is_clean(raw):
+            return raw
+        body, drops = _read_event(raw), options.parsed or bool(options.clean)
+        cleaned = clean_body(body, options.clean, drop_empty_calls=drops, reasoning=options.reasoning)
+        return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
-    def _renames_reasoning(self, raw: bytes) -> bool:
-        """Return whether the event may have reasoning under a name that the client does not read."""
-        return self._options.reasoning != "as_is" and _HOLDS_REASONING.search(raw) is not None
+    def _is_clean(self, raw: bytes) -> bool:
+        """Return whether an event has no field to remove, no empty list of calls, and no reasoning to rename."""
+        options = self._options
+        has_empty_calls = options.parsed and _EMPTY_CALLS.search(raw)
+        renames = options.reasoning != "as_is" and _HOLDS_REASONING.search(raw)
+        return not (options.clean or has_empty_calls or renames)
 
     def _with_roles(self, raw: bytes) -> bytes:
         """Add the role of each choice to an event where the client needs it: once, in the choice's first chunk."""
@@ -239,38 +244,6 @@ class ChatWriter(Writer):
         entry: JsonObject = {**call, "function": {**function, **fields.function}, **fields.entry}
         return self._chunk(event.choice, {"tool_calls": [entry]}, source=event.source)
 
-    def _finish(self, event: Finished) -> bytes:
-        """Return the upstream finish chunk with the correct reason and an empty delta, or a new one."""
-        source = event.source
-        if source is None or self._expand:
-            return self._chunk(event.choice, {}, event.reason, source)
-        own = [entry for entry in entries(source.body) if choice_number(entry.get("index")) == event.choice]
-        if not own:
-            return self._chunk(event.choice, {}, event.reason)
-        entry = own[-1]  # nothing follows the finish chunk, not even a second one
-        _, _, inside = rest_of({"choices": [entry]})
-        kept = {key: value for key, value in entry.items() if key != "message"}
-        body: JsonObject = {**source.body, "choices": [{**kept, "delta": inside, "finish_reason": event.reason}]}
-        return sse.encode(dump_json(clean_body(body, self._options.clean)))
-
-
-class TextCallsWriter(ChatWriter):
-    """The writer for a client that reads calls only in the text."""
-
-    def passes(self, around: bytes) -> bool:
-        """Return False: calls become text."""
-        return False
-
-    def write(self, event: Event) -> bytes:
-        """Encode one event as chunks, with calls as text."""
-        return b"".join(super(TextCallsWriter, self).write(each) for each in with_calls_as_text(event))
-
-
-def new_writer(options: ChatOptions, *, expand: bool = False) -> ChatWriter:
-    """Return the writer of one reply."""
-    kind = TextCallsWriter if options.calls_as_text else ChatWriter
-    return kind(options, expand=expand)
-
 
 def with_calls_as_text(event: Event) -> tuple[Event, ...]:
     """Return an event with complete calls as text; the finish reason becomes `stop`.
@@ -326,15 +299,6 @@ def clean_body(
         names = reasoning_names(reasoning)
         result["choices"] = [_clean_entry(entry, clean, drop_empty_calls, names) for entry in entries(body)]
     return result
-
-
-def cleaned_event(
-    raw: bytes, clean: StripFields, *, drop_empty_calls: bool, reasoning: ReasoningField = "as_is"
-) -> bytes:
-    """Return the event with its body cleaned (`clean_body`); the same bytes if nothing changes."""
-    body = _read_event(raw)
-    cleaned = clean_body(body, clean, drop_empty_calls=drop_empty_calls or bool(clean), reasoning=reasoning)
-    return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
 
 def _read_event(raw: bytes) -> JsonObject:

@@ -23,8 +23,7 @@ def models_page(
 ) -> JsonObject:
     """Return a page of at most `limit` models: after `after_id`, before `before_id`, or from the start.
 
-    `has_more` refers to the direction of paging. Raises BadRequest for a limit outside 1 to 1000, for both ids
-    together, and for an unknown id.
+    `has_more` refers to the direction of paging. Raises BadRequest for a limit outside 1 to 1000 and an unknown id.
     """
     text = str(limit) or str(DEFAULT_LIMIT)
     size = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
@@ -32,14 +31,12 @@ def models_page(
         raise BadRequest(f"limit: it must be a whole number from 1 to {_MAX_LIMIT}")
     # A duplicate name would make a client page in circles.
     unique = list({card.id: card for card in cards}.values())
-    if before_id and after_id:
-        raise BadRequest("before_id: cannot be combined with after_id; send one of them")
-    if before_id:
-        end = _place(unique, before_id, "before_id")
-        start = max(end - size, 0)
-        return _page(unique[start:end], more=start > 0)
     start = _place(unique, after_id, "after_id") + 1 if after_id else 0
-    return _page(unique[start : start + size], more=start + size < len(unique))
+    asked = unique[start : _place(unique, before_id, "before_id") if before_id else None]
+    page = asked[-size:] if before_id else asked[:size]
+    data: list[Json] = [model_info(card) for card in page]
+    first, last = (page[0].id, page[-1].id) if page else (None, None)
+    return {"data": data, "has_more": len(asked) > size, "first_id": first, "last_id": last}
 
 
 def model_info(card: ModelCard, id: str = "", efforts: Sequence[str] | None = None) -> JsonObject:
@@ -68,9 +65,3 @@ def _place(cards: Sequence[ModelCard], id: str, what: str) -> int:
         if card.id == id:
             return place
     raise BadRequest(f"{what}: there is no model {id[:_SHOWN]!r} in the list; begin again without it")
-
-
-def _page(cards: Sequence[ModelCard], *, more: bool) -> JsonObject:
-    data: list[Json] = [model_info(card) for card in cards]
-    first, last = (cards[0].id, cards[-1].id) if cards else (None, None)
-    return {"data": data, "has_more": more, "first_id": first, "last_id": last}

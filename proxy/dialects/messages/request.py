@@ -15,24 +15,31 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.messages.ids import server_id, signed_field
 from proxy.dialects.translation import (
     OWN_WORDS,
+    AssistantTurn,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
+    UserTurn,
     bad,
     conversation,
+    in_words_of,
     inner_json,
+    is_text,
+    joined,
     kind_of,
     let_call,
     present,
+    remind,
     shown,
+    turn_of,
 )
 from proxy.errors import NoThreads
+from proxy.healing.conversation import text_part
 from proxy.json import Json, JsonObject
 from proxy.repair.record import Repair
 
@@ -79,9 +86,7 @@ _BILLING = re.compile(r"x-anthropic-billing-header:[^\n]*\n*")
 # The start of a text that already reports a failure.
 _FAILED = re.compile(r"\s*(?:error(?:[:\s]|\Z)|<tool_use_error>)", re.IGNORECASE)
 _CHOICES: JsonObject = {"auto": "auto", "any": "required", "none": "none"}
-_EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-# The fields of a chat request that determine the prompt.
-_COUNTED = ("model", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt", "messages")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 class Text(Struct):
@@ -209,7 +214,7 @@ class Metadata(Struct):
 class Request(Struct):
     model: Name
     messages: Annotated[list[Message], Meta(min_length=1)]
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)]
     system: str | list[Object] | None = None
     tools: list[Object] | None = None
     tool_choice: ToolChoice | None = None
@@ -245,19 +250,12 @@ class Translation:
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """Return the chat request for a Messages request. Raises BadRequest with the place of the error."""
-    translator = _Translator(body, options)
-    limit = translator.request.max_tokens
-    if limit is None:
-        raise bad("max_tokens", "Field required")
-    if translator.request.compaction:
-        raise bad("compaction", "this server does not summarize conversations; let the client do it")
-    return translator.translated({"max_tokens": limit})
+    return _Translator(body, options).translated()
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return only the fields that determine the prompt, for `count_tokens`; `max_tokens` is not required."""
-    whole = _Translator({**body, "max_tokens": None}, options).translated({})
-    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped)
+    """Return the chat request whose prompt is counted. Limits of the answer do not matter."""
+    return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
 class _Translator:
@@ -266,15 +264,17 @@ class _Translator:
         self.lost = Lost(drops=options.server_tools == "drop", owner="Anthropic")
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
 
-    def translated(self, first: JsonObject) -> Translation:
+    def translated(self) -> Translation:
         request, options, lost = self.request, self.options, self.lost
+        if request.compaction:
+            raise bad("compaction", "this server does not summarize conversations; let the client do it")
         for name in ("container", "mcp_servers"):
             if getattr(request, name):
                 lost.server_only(name, "this field")
         if request.thread:
             raise NoThreads("thread: this server keeps no conversations; send all messages each time")
         messages, prefill = self.conversation()
-        body: JsonObject = {"model": options.model, **first}
+        body: JsonObject = {"model": options.model, "max_tokens": request.max_tokens}
         body |= present({name: getattr(request, name) for name in ("temperature", "top_p", "top_k")})
         if request.stop_sequences:
             body["stop"] = [*request.stop_sequences]
@@ -312,13 +312,12 @@ class _Translator:
         turns: list[UserTurn | AssistantTurn] = []
         last_user = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
         for at, message in enumerate(messages[at_top:], at_top):
-            turn = turn_of(message.role, turns)
-            if isinstance(turn, AssistantTurn):
-                self.answer(turn, message, f"messages.{at}.content")
+            if message.role == "assistant":
+                self.answer(turn_of(AssistantTurn, turns), message, f"messages.{at}.content")
             elif message.role == "user":
-                self.say(turn, message, f"messages.{at}.content")
+                self.say(turn_of(UserTurn, turns), message, f"messages.{at}.content")
             else:
-                remind(turn, self.reminder(message, at, over=at < last_user))
+                remind(turn_of(UserTurn, turns), self.reminder(message, at, over=at < last_user))
         if all(turn.empty for turn in turns):
             raise bad("messages", "they have no content")
         last = turns[-1]
@@ -426,7 +425,8 @@ class _Translator:
                     self.reasoning(turn, block, here)
                 case _:
                     self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
-            turn.last = "text" if isinstance(block, Text) else "other"
+            if not isinstance(block, Text):
+                turn.last = ""
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
         signed = signed_field(block.signature)
@@ -450,30 +450,21 @@ class _Translator:
         if effort and not (takes_effort and effort in _EFFORTS):
             lost.add("output_config.effort", "the model does not support this effort")
             effort = ""
-        if effort and switch == "reasoning_effort":
-            effort = _EFFORTS[effort]
+        wish: JsonObject = {}
         if thinking is not None and switch in ("", "none"):
             lost.add("thinking", "the rules name no switch for the model's reasoning")
-        if thinking is None or switch in ("", "none"):
-            return {"reasoning_effort": effort} if effort else {}
-        on, budget = thinking.type != "disabled", thinking.budget_tokens
-        if budget is not None:
-            if takes_effort and thinking.type == "enabled" and not effort:
+        elif thinking is not None:
+            wish["enable_thinking"] = on = thinking.type != "disabled"
+            budget = thinking.budget_tokens
+            if budget is not None and takes_effort and thinking.type == "enabled" and not effort:
                 effort = "low" if budget <= 4096 else "medium" if budget <= 16384 else "high"
-            else:
+            elif budget is not None:
                 lost.add("thinking.budget_tokens", "the model's switch does not accept a budget")
-        if effort and not on:
-            lost.add("output_config.effort", "thinking is disabled")
-        if switch == "reasoning_effort":
-            effort = effort if on else "low"
-            return {"reasoning_effort": effort} if effort else {}
-        fields: JsonObject = {"chat_template_kwargs": {self.switch_name: on}}
-        return fields | ({"reasoning_effort": effort} if on and effort else {})
-
-    @property
-    def switch_name(self) -> str:
-        """The switch in `chat_template_kwargs`. With OWN_WORDS, a later step replaces the name by the family's own."""
-        return "enable_thinking" if self.options.thinking == OWN_WORDS else self.options.thinking
+            if effort and not on:
+                lost.add("output_config.effort", "thinking is disabled")
+        if effort:
+            wish["reasoning_effort"] = effort
+        return in_words_of(switch, wish)
 
     def tools(self) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
@@ -527,7 +518,7 @@ class _Translator:
             return {}
         if self.request.thinking and self.request.thinking.type != "disabled":
             self.lost.add("thinking", "llama.cpp cannot continue an answer while reasoning is on")
-        return {"chat_template_kwargs": {self.switch_name: False}}
+        return in_words_of(switch, {"enable_thinking": False})
 
 
 def _data_url(source: Base64, where: str, expected: str) -> str:

@@ -5,15 +5,15 @@ Source: the Anthropic API reference, "Create a Message", "Streaming messages", "
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.reply_parts import TranslatedWriter
-from proxy.engine.events import Event
-from proxy.errors import ProxyError, UpstreamRefused
-from proxy.json import Json, JsonObject, dump_strict, load_json
+from proxy.dialects.messages.ids import FIELDS, client_id, signature
+from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, token_counts
+from proxy.engine.events import CallArguments, CallOpened, Event, Reasoning, Text, choice_number
+from proxy.errors import LimitExceeded, ProxyError, UpstreamRefused
+from proxy.json import Json, JsonObject, as_text, dump_strict, load_json, objects_in
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -32,6 +32,26 @@ _KINDS = {
 # which this API calls 529.
 _STATUSES = frozenset((*_KINDS, 405, 500, 502, 508))
 _NO_ROOM, _OVERLOADED = 503, 529
+# Maximum number of calls that wait for an incomplete one. The engine has a limit too, but only if it repairs.
+_MAX_WAITING = 1024
+# The fields in which vLLM and SGLang report the stop sequence that ended the reply.
+_MATCHED = ("stop_reason", "matched_stop")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyOptions:
+    """Options that a reply takes from its request.
+
+    `model`: the client's name for the model. `stops`: its stop sequences. `id`: for messages without an id from the
+    server. `prefill`: the client's start of the answer, if the server repeats it. `leave_open`: do not end the open
+    block on an error (`MessagesWriter.error`).
+    """
+
+    model: str
+    stops: frozenset[str] = frozenset()
+    id: str = "0"
+    prefill: str = ""
+    leave_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +64,207 @@ class MessagesDialect:
 
     def writer(self, *, expand: bool) -> MessagesWriter:
         """Return a writer for one stream. `expand` has no effect: every event is encoded anyway."""
-        return MessagesWriter(Blocks(self.options))
+        return MessagesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return a whole answer as a message. Raises the error of a `Failed` event."""
-        blocks = Blocks(self.options)
-        blocks.observe_body(answer)
-        written = [each for event in events for each in blocks.take(event)]
-        return dump_strict(assemble([*written, *blocks.end()], self.options.prefill))
+        written = MessagesWriter(self.options).whole(answer, events)
+        return dump_strict(assemble(written, self.options.prefill))
 
 
 class MessagesWriter(TranslatedWriter):
-    """Encodes internal events as the bytes of a Messages stream."""
+    """Encodes internal events as a Messages stream: blocks in order, one open at a time (F53, F93).
 
-    def __init__(self, blocks: Blocks) -> None:
-        super().__init__(blocks)
-        self._blocks = blocks
+    A block of text or reasoning opens with its first non-blank character, so no block is empty. Content after an open
+    call waits for its end. A complete call that the engine did not repair, and so does not close, ends with the next
+    content.
+    """
+
+    def __init__(self, options: ReplyOptions) -> None:
+        super().__init__()
+        self._options = options
+        self._has_started = False
+        self._next = 0
+        # The server's reasoning field.
+        self._field = ""
+        self._behind: list[Content] = []
+        self._waiting = 0
+        self._has_calls = False
+        self._id = ""
+
+    def observe_body(self, body: JsonObject) -> JsonObject:
+        """Keep the token counts, the refusal, the id of the first body, and the name of the reasoning field."""
+        choice = super().observe_body(body)
+        self._field = next((name for name in FIELDS if as_text(choice.get(name))), self._field)
+        if not self._id:
+            self._id = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
+        return choice
+
+    def last_events(self) -> list[JsonObject]:
+        """Return the end of a finished reply. Raises UpstreamBroken if a call is incomplete."""
+        reason, cut = self.finish_reason(self._unfinished())
+        events: list[JsonObject] = []
+        while self._calls:
+            [(number, call)] = self._calls.items()
+            if not cut and not call.deltas:
+                events.append(self.arguments_delta(call, "{}"))
+            events += self.close_call(number)
+        events += [*self.say("text", "".join(self._refusal)), *self._begin_block()]
+        matched = self._matched_stop()
+        if reason == "content_filter" or (self._refusal and not cut):
+            stop = "refusal"
+        elif cut:
+            stop = "max_tokens"
+        else:
+            stop = "tool_use" if self._has_calls else "end_turn" if matched is None else "stop_sequence"
+        delta: JsonObject = {"stop_reason": stop, "stop_sequence": matched if stop == "stop_sequence" else None}
+        last: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage(self._counts)}
+        return [*events, last, {"type": "message_stop"}]
+
+    def _matched_stop(self) -> str | None:
+        """Return the client's stop sequence that ended the reply, if the server reports it."""
+        source = None if self._finished is None else self._finished.source
+        for entry in objects_in(source.body.get("choices")) if source else ():
+            if choice_number(entry.get("index")) == 0:
+                words = (as_text(entry.get(name)) for name in _MATCHED)
+                return next((word for word in words if word in self._options.stops), None)
+        return None
 
     def error(self, error: ProxyError) -> bytes:
-        """Return the end of the open block and the error. No `message_stop` follows, because it would mean success."""
-        return self.encode([*self._blocks.fail(), error_object(error)])
+        """Return the end of the open block and the error. No `message_stop` follows, because it would mean success.
+
+        Claude Code keeps every block that has ended: half a call stays in its history, and after half a text it gives
+        up. If the block is still open, it discards the message and retries.
+        """
+        ended = [] if self._options.leave_open else self._end_block()
+        return self.encode([*ended, error_object(error)])
 
     def heartbeat(self) -> bytes:
         """Return a ping, which clients accept as a sign of life (F75)."""
         return _PING
+
+    # Content.
+
+    def content(self, event: Content) -> list[JsonObject]:
+        """Return the events for content; none if it waits."""
+        if not self._calls:
+            return super().content(event)
+        [(number, call)] = self._calls.items()
+        if not isinstance(event, Text | Reasoning) and event.index == number:
+            # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
+            is_blank = isinstance(event, CallArguments) and not call.deltas and event.fragment.isspace()
+            return [] if is_blank else super().content(event)
+        if not self._behind and call.is_whole:
+            return [*self.close_call(number), *self.content(event)]
+        self._behind.append(event)
+        self._waiting += isinstance(event, CallOpened)
+        if self._waiting > _MAX_WAITING:
+            raise LimitExceeded("max_calls", _MAX_WAITING)
+        return []
+
+    def open_call(self, event: CallOpened) -> list[JsonObject]:
+        """Return the start of a call's block."""
+        before = self._begin_block()
+        self._has_calls = True
+        self._calls[event.index] = OpenCall(index=self._next)
+        id_ = client_id(self.own_id(event.id, f"{self._name}_{self._next}"))
+        return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
+
+    def close_call(self, number: int) -> list[JsonObject]:
+        """Return the end of the open call's block, and the events of the content that waited for it."""
+        call = self._calls[number]
+        events = [*self.continue_call(call, call.escapes.finish()), self._stop()]
+        del self._calls[number]
+        waiting, self._behind, self._waiting = self._behind, [], 0
+        for event in waiting:
+            events += self.content(event)
+        return events
+
+    def _unfinished(self) -> list[str]:
+        """Return the arguments of the open call and of the waiting calls."""
+        texts = {number: [*call.deltas] for number, call in self._calls.items()}
+        for event in self._behind:
+            if isinstance(event, CallOpened):
+                texts.setdefault(event.index, [])
+            elif isinstance(event, CallArguments) and event.index in texts:
+                texts[event.index].append(event.fragment)
+        return ["".join(parts) for parts in texts.values()]
+
+    def begin_text(self, kind: TextKind) -> list[JsonObject]:
+        """Return the start of a block of text or reasoning."""
+        before = self._begin_block()
+        self._open = kind
+        more: JsonObject = {"signature": ""} if kind == "thinking" else {}
+        return [*before, self._start({"type": kind, kind: "", **more})]
+
+    def text_delta(self, text: str) -> JsonObject:
+        """Return the event that continues the open block."""
+        return self._delta({"type": f"{self._open}_delta", str(self._open): text})
+
+    def arguments_delta(self, call: OpenCall, text: str) -> JsonObject:
+        """Return the event that continues the open call."""
+        return self._delta({"type": "input_json_delta", "partial_json": text})
+
+    # Blocks.
+
+    @property
+    def _name(self) -> str:
+        return self._id or _letters(self._options.id)
+
+    def _start(self, block: JsonObject) -> JsonObject:
+        self._next += 1
+        return {"type": "content_block_start", "index": self._next - 1, "content_block": block}
+
+    def _delta(self, delta: JsonObject) -> JsonObject:
+        return {"type": "content_block_delta", "index": self._next - 1, "delta": delta}
+
+    def _stop(self) -> JsonObject:
+        return {"type": "content_block_stop", "index": self._next - 1}
+
+    def _end_block(self) -> list[JsonObject]:
+        """Return the end of the open block, if there is one; a reasoning block is signed."""
+        if self._open is None:
+            return [self._stop()] if self._calls else []
+        rest = self.deltas(self._characters.finish())
+        if self._open == "thinking":
+            rest.append(self._delta({"type": "signature_delta", "signature": signature(self._field)}))
+        self._open = None
+        return [*rest, self._stop()]
+
+    def _begin_block(self) -> list[JsonObject]:
+        """Return the end of the open block, and the start of the message if it has not started."""
+        ended = self._end_block()
+        if self._has_started:
+            return ended
+        self._has_started = True
+        message: JsonObject = {
+            "id": f"msg_{self._name}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._options.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage(self._counts),
+        }
+        return [{"type": "message_start", "message": message}]
+
+
+def _letters(text: str) -> str:
+    """Return the characters of a server's id that this dialect's ids may have."""
+    return "".join(letter for letter in text if letter.isascii() and letter.isalnum())[:64]
+
+
+def usage(counts: Mapping[str, Json]) -> JsonObject:
+    """Return the server's token counts in this API's fields; cached tokens are not counted twice (F62)."""
+    prompt, cached, written, thought = token_counts(counts)
+    usage: JsonObject = {
+        "input_tokens": max(0, prompt - cached),
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": written,
+    }
+    return {**usage, "output_tokens_details": {"thinking_tokens": thought}} if thought else usage
 
 
 def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:

@@ -8,29 +8,34 @@ Codex sends are taken from its requests.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from proxy.dialects.chat_turns import AssistantTurn, UserTurn, is_text, joined, remind, text_part, turn_of
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.translation import (
-    OWN_WORDS,
+    AssistantTurn,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
+    UserTurn,
     bad,
     conversation,
+    in_words_of,
     inner_json,
+    is_text,
+    joined,
     kind_of,
     let_call,
     present,
+    remind,
     shown,
+    turn_of,
 )
+from proxy.healing.conversation import text_part
 from proxy.json import Json, JsonObject, dump_inner, load_json
 from proxy.repair.record import Repair
 
@@ -43,9 +48,11 @@ _IGNORED = frozenset(
         "background_options",
         "context_management",
         "image",
+        "max_tool_calls",
         "moderation",
         "prompt_cache_options",
         "prompt_cache_retention",
+        "safety_identifier",
         "stream_options",
         "top_logprobs",
         "client_metadata",
@@ -93,11 +100,6 @@ _NO_STATE = {
 }
 _NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
-# The fields of a chat request that determine the prompt.
-_COUNTED = ("model", "tools", "chat_template_kwargs", "messages")
-# reasoning_effort by reasoning.effort. Models with this field cannot turn reasoning off.
-_EFFORTS = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
-_EFFORTS |= {"high": "high", "xhigh": "high", "max": "high"}
 
 
 class Text(Struct):
@@ -265,8 +267,6 @@ class Request(Struct):
     text: TextConfig | None = None
     metadata: dict[str, str] | None = None
     prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
-    max_tool_calls: int | None = None
     truncation: Literal["", "auto", "disabled"] | None = None
     store: bool | None = None
     background: bool | None = None
@@ -294,12 +294,6 @@ def translate(body: JsonObject, options: ModelOptions) -> Translation:
     return _Translator(body, options).translated()
 
 
-def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
-    """Return only the fields that determine the prompt, for `input_tokens`."""
-    whole = translate({**body, "stream": None}, options)
-    return Translation({key: whole.body[key] for key in _COUNTED if key in whole.body}, whole.dropped, whole.tools)
-
-
 def item_kind(item: Json, where: str) -> str:
     """Return the type of an item. Messages and references may omit it."""
     if not isinstance(item, dict):
@@ -307,47 +301,6 @@ def item_kind(item: Json, where: str) -> str:
     if item.get("type") is None and (item.get("role") or item.get("id")) is not None:
         return "item_reference" if item.get("role") is None else "message"
     return kind_of(item, where)
-
-
-class OpenCalls:
-    """The calls without an output. Calls and outputs are paired by position (F48).
-
-    Servers that restart their ids in each turn repeat one; the second call then gets a new id.
-    """
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-        self._repeats: dict[str, int] = {}
-        self._open: set[str] = set()
-        # The calls of each turn, by the client's id or the function's name.
-        self._turns: defaultdict[tuple[str, str], list[tuple[int, deque[str]]]] = defaultdict(list)
-
-    def add(self, call_id: str, name: str, turn: int) -> str:
-        """Add a call with the client's id ("" if it has none). Return the server's id."""
-        own = id_ = call_id or f"call_{len(self._ids)}"
-        while id_ in self._ids:
-            self._repeats[own] = self._repeats.get(own, 1) + 1
-            id_ = f"{own}_{self._repeats[own]}"
-        self._ids.add(id_)
-        self._open.add(id_)
-        for key in ((call_id, ""), ("", name)):
-            if not self._turns[key] or self._turns[key][-1][0] != turn:
-                self._turns[key].append((turn, deque()))
-            self._turns[key][-1][1].append(id_)
-        return id_
-
-    def answered(self, call_id: str, name: str) -> str:
-        """Return the server's id of the newest turn's first open call with this id (else this name), or ""."""
-        turns = self._turns[(call_id, "" if call_id else name)]
-        while turns:
-            ids = turns[-1][1]
-            while ids:
-                id_ = ids.popleft()
-                if id_ in self._open:
-                    self._open.remove(id_)
-                    return id_
-            turns.pop()
-        return ""
 
 
 class _Translator:
@@ -359,7 +312,6 @@ class _Translator:
         self.tools = OfferedTools()
         self.turns: list[UserTurn | AssistantTurn] = []
         self.system: list[str] = [self.request.instructions or ""]
-        self.calls = OpenCalls()
 
     def translated(self) -> Translation:
         request, options, lost = self.request, self.options, self.lost
@@ -370,9 +322,6 @@ class _Translator:
             lost.add("store", "nothing is kept, and the response says so")
         if request.truncation == "auto":
             lost.add("truncation", "nothing is truncated; an error tells the client to compact")
-        for name in ("safety_identifier", "max_tool_calls"):
-            if getattr(request, name) is not None:
-                lost.add(name)
         items = self.items()
         lists = [(request.tools or [], "tools")]
         for item, where in items:
@@ -422,15 +371,11 @@ class _Translator:
 
     @property
     def user(self) -> UserTurn:
-        turn = turn_of("user", self.turns)
-        assert isinstance(turn, UserTurn)
-        return turn
+        return turn_of(UserTurn, self.turns)
 
     @property
     def assistant(self) -> AssistantTurn:
-        turn = turn_of("assistant", self.turns)
-        assert isinstance(turn, AssistantTurn)
-        return turn
+        return turn_of(AssistantTurn, self.turns)
 
     def add(self, item: Any, where: str) -> None:
         """Add an item to its turn."""
@@ -441,36 +386,35 @@ class _Translator:
                 self.reasoning(item)
             case FunctionCall():
                 name = self.tools.name_of(item.name, item.namespace)
-                self.call(name, _object_text(item.arguments or ""), item.call_id)
+                self.assistant.add_call(item.call_id, name, _object_text(item.arguments or ""))
             case CustomCall():
                 name = self.tools.name_of(item.name, item.namespace)
-                self.call(name, inner_json({INPUT: item.input}, where), item.call_id)
+                self.assistant.add_call(item.call_id, name, inner_json({INPUT: item.input}, where))
             case SearchCall(arguments=given):
                 given = {} if given is None else given
                 text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
-                self.call(SEARCH, _object_text(text), item.call_id or "")
+                self.assistant.add_call(item.call_id or "", SEARCH, _object_text(text))
             case LocalShellCall():
                 call_id = item.call_id or item.id or ""
-                self.call("local_shell", inner_json(item.action, f"{where}.action"), call_id)
+                self.assistant.add_call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
             case ShellCall():
-                self.call("shell", inner_json(item.action, f"{where}.action"), item.call_id)
+                self.assistant.add_call(item.call_id, "shell", inner_json(item.action, f"{where}.action"))
             case PatchCall():
-                self.call("apply_patch", inner_json(item.operation, f"{where}.operation"), item.call_id)
+                self.assistant.add_call(item.call_id, "apply_patch", inner_json(item.operation, f"{where}.operation"))
             case Output():
-                name = self.tools.name_of(item.name, item.namespace) if item.name else ""
-                call_id = item.call_id or ("" if name else item.id) or ""
-                if not name and not call_id:
+                call_id = item.call_id or ("" if item.name else item.id) or ""
+                if not item.name and not call_id:
                     raise bad(f"{where}.name", "Field required")
-                self.output(call_id, name, self.parts(item.output, f"{where}.output"))
+                self.output(call_id, self.parts(item.output, f"{where}.output"))
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
-                self.output(item.call_id or "", SEARCH, [text_part(text)])
+                self.output(item.call_id or "", [text_part(text)])
             case ShellOutput():
-                self.output(item.call_id, "", [text_part(inner_json(item.output, f"{where}.output"))])
+                self.output(item.call_id, [text_part(inner_json(item.output, f"{where}.output"))])
             case PatchOutput():
                 text = "\n".join(filter(None, (item.status, item.output)))
-                self.output(item.call_id, "", [text_part(text)])
+                self.output(item.call_id, [text_part(text)])
             case AgentMessage():
                 texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
                 for at, part in enumerate(item.content):
@@ -492,7 +436,6 @@ class _Translator:
                 if not is_text(part):
                     raise bad(where, "an assistant's message holds text only")
                 turn.say(str(part["text"]))
-                turn.last = "text"
         elif self.turns:
             remind(self.user, self.text(item.content, where))
         else:
@@ -505,21 +448,11 @@ class _Translator:
             return
         self.lost.add("input[] of type reasoning", "the rules name no field for it")
         if self.turns:  # the user's next item starts a new turn in any case (C8)
-            turn_of("assistant", self.turns)
+            turn_of(AssistantTurn, self.turns)
 
-    def call(self, name: str, arguments: str, call_id: str) -> None:
-        turn = self.assistant
-        turn.add_call(self.calls.add(call_id, name, len(self.turns)), name, arguments)
-
-    def output(self, call_id: str, name: str, parts: list[JsonObject]) -> None:
-        """Add the output of a call. Templates reject an output without its call, so it becomes text of the user's."""
-        turn = self.user
-        id_ = self.calls.answered(call_id, name)
-        if not id_:
-            head = f"Output of the call {call_id or name}, which is not in the conversation:"
-            turn.parts += [text_part(head), *parts]
-            return
-        turn.add_result(id_, joined(parts), [part for part in parts if not is_text(part)])
+    def output(self, call_id: str, parts: list[JsonObject]) -> None:
+        """Add the output of a call. Healing pairs repeated and missing ids."""
+        self.user.add_result(call_id, joined(parts), [part for part in parts if not is_text(part)])
 
     def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
         """Return content as the parts of a chat message, without empty texts."""
@@ -568,14 +501,11 @@ class _Translator:
     def effort(self) -> JsonObject:
         """Return the fields that switch the model's reasoning, as the rules configure it."""
         effort, switch = self.request.reasoning and self.request.reasoning.effort, self.options.thinking
-        if not effort:
-            return {}
-        if switch in ("", "none"):
+        if effort and switch in ("", "none"):
             self.lost.add("reasoning.effort", "the rules name no switch for the model's reasoning")
-            return {}
-        if switch in (OWN_WORDS, "reasoning_effort"):
-            return {"reasoning_effort": effort if switch == OWN_WORDS else _EFFORTS[effort]}
-        return {"chat_template_kwargs": {switch: effort != "none"}}
+        elif effort:
+            return in_words_of(switch, {"reasoning_effort": effort})
+        return {}
 
     def form(self) -> JsonObject:
         """Return the fields for the answer's format and verbosity."""

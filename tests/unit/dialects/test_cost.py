@@ -15,10 +15,9 @@ from proxy.config.rules import StripFields
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.blocks import Blocks
-from proxy.dialects.messages.blocks import ReplyOptions as MessagesOptions
 from proxy.dialects.messages.writer import MessagesWriter
-from proxy.dialects.responses.output import ReplyOptions as ResponsesOptions
+from proxy.dialects.messages.writer import ReplyOptions as MessagesOptions
+from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.exchange.reply_stream import StreamReply
 from tests.support.helpers import new_engine, offered
@@ -26,7 +25,7 @@ from tests.support.helpers import new_engine, offered
 EVENTS = 300
 WRITERS: dict[str, Callable[[], Writer]] = {
     "chat": lambda: ChatDialect(ChatOptions("m", usage=True, clean=StripFields())).writer(expand=False),
-    "messages": lambda: MessagesWriter(Blocks(MessagesOptions("m"))),
+    "messages": lambda: MessagesWriter(MessagesOptions("m")),
     "responses": lambda: ResponsesWriter(ResponsesOptions("a" * 24, {"model": "m"})),
 }
 

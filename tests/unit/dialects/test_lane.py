@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.ids import signed_field
-from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.reply_parts import TranslatedWriter
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
@@ -36,7 +35,7 @@ def new_reply(dialect: str, body: dict[str, Any]) -> StreamReply:
 
 def reply_of(dialect: str, engine: Engine) -> StreamReply:
     messages = dialect == "messages"
-    writer: TranslatedWriter = MessagesWriter(Blocks(ReplyOptions("m"))) if messages else ResponsesWriter(options())
+    writer: TranslatedWriter = MessagesWriter(ReplyOptions("m")) if messages else ResponsesWriter(options())
     return StreamReply(engine, writer, ignore)
 
 

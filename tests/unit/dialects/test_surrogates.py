@@ -47,13 +47,6 @@ def test_half_a_character_waits_for_the_other_half(given: list[str], told: list[
     assert (characters.finish(), escapes.finish(), escapes.empty) == ("", "", True)
 
 
-def test_a_half_that_waits_at_the_end_leaves() -> None:
-    escapes = SurrogateFilter()
-    assert escapes.feed("a\\\ud83d") == "a"
-    assert not escapes.empty
-    assert escapes.finish() == "\\\ud83d"
-
-
 def through(parts: list[str]) -> str:
     escapes = SurrogateFilter()
     return "".join(map(escapes.feed, parts)) + escapes.finish()
@@ -63,10 +56,3 @@ def through(parts: list[str]) -> str:
 def test_every_cut_gives_the_same(text: str) -> None:
     for cut in all_cuts(text):
         assert through(cut) == CASES[text]
-
-
-def test_only_half_an_escape_waits() -> None:
-    escapes = SurrogateFilter()
-    assert escapes.feed(r"a\n\ud83") == r"a\n"
-    assert escapes.feed("d") == ""
-    assert escapes.feed(r"\ude00b") == r"\ud83d\ude00b"

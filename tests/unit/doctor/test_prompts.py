@@ -136,10 +136,3 @@ def test_a_count_that_grows_by_little_tells_nothing() -> None:
 def test_tokens_are_joined_to_the_text_that_they_stand_for(pieces: list[str | None], text: str) -> None:
     found, _ = prompts(tokenize=lambda body: (200, json.dumps({"token_strs": pieces}).encode()))
     assert found.prompt(shape("a")) == Prompt(text)
-
-
-def test_a_refusal_without_words_has_its_status() -> None:
-    def answer(body: JsonObject) -> Made:
-        return tokenized(body) if "mkbaseline" in said(body) else (400, b"")
-
-    assert prompts(tokenize=answer)[0].prompt(shape("a")) == Prompt(refused="status 400")

@@ -12,8 +12,7 @@ import pytest
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.blocks import ReplyOptions
-from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.engine.task import Task

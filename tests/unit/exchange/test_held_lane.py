@@ -11,9 +11,8 @@ import pytest
 
 from proxy.dialects.base import Writer
 from proxy.dialects.chat.writer import ChatWriter
-from proxy.dialects.messages.blocks import Blocks
-from proxy.dialects.messages.blocks import ReplyOptions as MessagesOptions
 from proxy.dialects.messages.writer import MessagesWriter
+from proxy.dialects.messages.writer import ReplyOptions as MessagesOptions
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import LONG, MAX_PASSED, StreamReply
@@ -48,7 +47,7 @@ def new_writer(name: str) -> Writer:
     if name == "chat":
         return ChatWriter(options(parsed=True))
     if name == "messages":
-        return MessagesWriter(Blocks(MessagesOptions("m")))
+        return MessagesWriter(MessagesOptions("m"))
     return ResponsesWriter(responses_options())
 
 

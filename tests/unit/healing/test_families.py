@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.healing.families import FAMILIES, NAMES, Family, Opens, Shown, family_of
-from proxy.healing.reasoning import is_on, thoughts_of
-from proxy.healing.switches import switched
-from proxy.json import JsonObject
-from proxy.notations.thoughts import ALL_MARKERS, Thoughts
+from proxy.healing.families import FAMILIES, NAMES, Family, Shown, family_of
+from proxy.healing.reasoning import switched, thoughts_of
 from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case
 
@@ -209,19 +206,3 @@ def test_each_family_is_there_once_and_closes_what_it_opens() -> None:
     for family in FAMILIES:
         assert all(marker.opener and marker.closers for marker in family.markers)
         assert family.match == family.match.lower()
-
-
-def test_a_switch_decides_what_the_prompt_opens() -> None:
-    qwen = known("qwen3.5")
-    cases: list[tuple[JsonObject, bool | None, str]] = [
-        ({}, None, "<think>"),
-        ({"chat_template_kwargs": {"enable_thinking": True}}, True, "<think>"),
-        ({"chat_template_kwargs": {"enable_thinking": False}}, False, ""),
-    ]
-    for body, on, begun in cases:
-        assert is_on(body, qwen) is on
-        assert thoughts_of(body, qwen).begun == begun
-    assert thoughts_of({}, None) == Thoughts(ALL_MARKERS, unknown=True)
-    assert known("mimo").prompt.unsaid is Opens.UNKNOWN and thoughts_of({}, known("mimo")).unknown
-    assert is_on({"reasoning_effort": "low"}, known("gpt-oss")) is False
-    assert is_on({"reasoning_effort": "high"}, known("gpt-oss")) is True

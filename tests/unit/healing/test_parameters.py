@@ -9,7 +9,7 @@ import pytest
 from proxy.config.rules import Rules, entry_with, parse_rules
 from proxy.healing.families import family_of
 from proxy.healing.heal import ALL, HealPlan, heal_request
-from proxy.healing.parameters import KEPT, cut
+from proxy.healing.parameters import KEPT, OfferedTools, Sampling, cut
 from proxy.json import JsonObject
 from tests.healing.shapes import tool, user
 
@@ -96,14 +96,6 @@ def test_a_text_is_cut_between_words(text: str, short: str) -> None:
     assert cut("one two three", 12) == "one two…"
 
 
-def test_each_change_by_a_rule_is_told() -> None:
-    """C6."""
-    healed = heal_request({"seed": 1, "tools": [tool("b"), tool("c")]}, rules().heal_plan("m"))
-    tools, sampling = healed.repairs
-    assert (tools.id, tools.before, tools.after) == ("rule_tools", '{"tools": 2}', '{"tools": 1}')
-    assert (sampling.id, sampling.before) == ("rule_sampling", '{"seed": 1, "tools": 1}')
-
-
 def test_what_makes_a_request_what_it_is_cannot_be_changed() -> None:
     assert {"messages", "model", "tools", "stream"} <= KEPT
 
@@ -131,3 +123,18 @@ def test_the_entry_that_keeps_a_lesson_says_all_that_the_entry_said(name: str) -
     plan, other = after.heal_plan(name), before.heal_plan(name)
     assert plan == other.learnt(["one_call"]) and plan.off == {ALL}
     assert after.entry("another").match == "*"
+
+
+def test_what_the_rules_change_is_told_without_the_conversation() -> None:
+    plan = HealPlan(
+        off=frozenset((ALL,)),
+        sampling=Sampling(set={"temperature": 0.5}, strip=("seed",)),
+        tools=OfferedTools(drop=("web_*",)),
+    )
+    body: Any = {"messages": [user()], "tools": [tool("web_search")], "temperature": 1, "seed": 7}
+    healed = heal_request(body, plan)
+    assert healed.body == {"messages": [user()], "temperature": 0.5}
+    assert [(repair.id, repair.before, repair.after) for repair in healed.repairs] == [
+        ("rule_tools", '{"tools": 1}', '{"tools": 0}'),
+        ("rule_sampling", '{"seed": 7, "temperature": 1, "tools": 0}', '{"temperature": 0.5, "tools": 0}'),
+    ]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from proxy.healing.families import FAMILIES, Efforts, Family, Opens, Prompt, Switch, family_of
-from proxy.healing.reasoning import ThinkingRules, field_back, given_back, is_on, think, thought_of, thoughts_of
-from proxy.json import Json, JsonObject
+from proxy.healing.families import FAMILIES, Family, Opens, Prompt, Switch, family_of
+from proxy.healing.reasoning import field_back, given_back, think, thoughts_of
+from proxy.json import JsonObject
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import render
 from tests.unit.healing.test_families import TEMPLATES, known, needed
@@ -117,21 +117,6 @@ def test_the_field_is_that_of_the_family_or_the_server_has_shown_that_it_wants_o
     assert field_back(family_of("", family) if family else None, wanted=wanted) == field
 
 
-@pytest.mark.parametrize(
-    ("message", "thought"),
-    [
-        *((brought, THOUGHT) for brought in BROUGHT.values()),
-        ({"thinking": THOUGHT}, THOUGHT),
-        ({"reasoning": "", "thinking": THOUGHT}, THOUGHT),
-        ({"reasoning_content": THOUGHT, "reasoning": "x"}, THOUGHT),
-        ({"content": "Hm."}, ""),
-        ({"reasoning_content": None, "reasoning_details": "x"}, ""),
-    ],
-)
-def test_a_thought_is_found_in_whatever_field_it_comes(message: Any, thought: str) -> None:
-    assert thought_of(message) == thought
-
-
 def test_parts_hold_the_thought_and_the_text() -> None:
     made: Any = given_back(conversation(reasoning_content=THOUGHT, content="Hm."), known("mistral"))[0]
     assert made["messages"][1]["content"] == [
@@ -153,28 +138,12 @@ def test_the_next_turn_begins_with_the_bytes_of_this_one(family: Any) -> None:
 
 SWITCH = Switch("enable_thinking", also=("thinking",))
 FAMILY = Family("f", "*", prompt=Prompt(on=Opens.YES, off=Opens.NO, unsaid=Opens.UNKNOWN), switch=SWITCH)
-EFFORTS = Family("e", "*", efforts=Efforts("reasoning_effort", {"none": "minimal"}))
 (MARKERS,) = FAMILY.markers
 BEGUN, UNKNOWN = Thoughts((MARKERS,), MARKERS.opener), Thoughts((MARKERS,), "", unknown=True)
 
 
 def kwargs(**said: Any) -> dict[str, Any]:
     return {"chat_template_kwargs": said}
-
-
-@pytest.mark.parametrize(
-    ("body", "on"),
-    [
-        (kwargs(enable_thinking=True), True),
-        (kwargs(enable_thinking=False), False),
-        (kwargs(thinking=False), False),
-        (kwargs(enable_thinking=True, thinking=False), True),
-        (kwargs(other=1), None),
-        ({}, None),
-    ],
-)
-def test_the_switch_of_the_family_is_read(body: dict[str, Any], on: bool | None) -> None:
-    assert is_on(body, FAMILY) is on
 
 
 @pytest.mark.parametrize(
@@ -202,11 +171,6 @@ def test_a_thought_is_open_where_the_prompt_opens_it_and_nothing_else_begins_the
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
 OFF: JsonObject = {"chat_template_kwargs": {"enable_thinking": False}}
-TALK: list[Json] = [
-    {"role": "user", "content": "Q"},
-    {"role": "assistant", "content": "A", "reasoning_content": "Hm."},
-    {"role": "user", "content": "R"},
-]
 
 
 def without_messages(body: JsonObject) -> JsonObject:
@@ -216,28 +180,28 @@ def without_messages(body: JsonObject) -> JsonObject:
 @pytest.mark.parametrize("name", ["", "qwen3", "gpt-oss"])
 def test_a_request_that_says_nothing_of_thinking_is_the_very_same(name: str) -> None:
     """C1."""
-    made = think(BODY, ThinkingRules(family_of("", name)))
+    made = think(BODY, family_of("", name))
     assert made.body is BODY and made.audit == ()
 
 
 @pytest.mark.parametrize("name", ["", "llama-3"])
 def test_without_known_reasoning_every_mark_counts_and_nothing_is_known_of_the_prompt(name: str) -> None:
-    thoughts = think(BODY, ThinkingRules(family_of("", name))).thoughts
+    thoughts = think(BODY, family_of("", name)).thoughts
     assert (thoughts.markers, thoughts.begun, thoughts.unknown) == (ALL_MARKERS, "", True)
 
 
 def test_whether_the_prompt_opens_a_thought_is_told_from_the_request_as_it_goes_up() -> None:
     """The client says `enable_thinking`, the template knows `thinking`."""
-    rules = ThinkingRules(family_of("", "deepseek"))
-    assert think({**BODY, "enable_thinking": True}, rules).thoughts.begun == "<think>"
-    assert think({**BODY, "enable_thinking": False}, rules).thoughts.begun == ""
+    family = family_of("", "deepseek")
+    assert think({**BODY, "enable_thinking": True}, family).thoughts.begun == "<think>"
+    assert think({**BODY, "enable_thinking": False}, family).thoughts.begun == ""
 
 
 def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
-    made = think(BODY, ThinkingRules(None, "enable_thinking", suffix="nothink"))
+    made = think(BODY, None, "enable_thinking", suffix="nothink")
     assert without_messages(made.body) == OFF
-    made = think(BODY, ThinkingRules(None, "reasoning_effort", suffix="high"))
+    made = think(BODY, None, "reasoning_effort", suffix="high")
     assert without_messages(made.body) == {"reasoning_effort": "high"}
-    made = think(BODY, ThinkingRules(family_of("llama-3"), "reasoning_effort", suffix="high"))
+    made = think(BODY, family_of("llama-3"), "reasoning_effort", suffix="high")
     assert without_messages(made.body) == {"reasoning_effort": "high"}
-    assert think(BODY, ThinkingRules(None, "none", suffix="high")).body is BODY
+    assert think(BODY, None, "none", suffix="high").body is BODY

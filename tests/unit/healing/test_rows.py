@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from proxy.healing.conversation import traits_of
 from proxy.healing.heal import HEALINGS, IDS, heal
 from proxy.json import JsonObject
 from tests.healing.shapes import call, calls, result, tool
@@ -38,18 +37,6 @@ def test_a_healing_changes_what_it_is_for_and_nothing_twice(row: dict[str, Any])
 
 def test_each_healing_has_rows() -> None:
     assert {row["heal"] for row in ROWS if "healed" in row} == {*IDS} - {"repeated_calls"}
-
-
-@pytest.mark.parametrize("messages", [None, [], 7, [{"role": "user"}, 7], [[]]])
-def test_a_body_whose_messages_are_none_stays_as_it_is(messages: Any) -> None:
-    body = {"messages": messages}
-    assert heal(body, IDS).body is body
-
-
-def test_traits_say_what_is_in_the_messages() -> None:
-    body: JsonObject = {"messages": [{"role": "user", "content": None}]}
-    assert traits_of(body) == {"any", "role", "content", "user", "NoneType"}
-    assert traits_of({}) == {"any"}
 
 
 def test_references_that_multiply_have_an_end() -> None:

@@ -6,7 +6,6 @@ import cProfile
 import json
 import re
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.healing.conversation import traits_of
 from proxy.healing.families import FAMILIES
-from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request, in_force
+from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request
 from proxy.json import JsonObject
-from tests.healing.shapes import HEALTHY, SHAPES, TOOLS, bodies, call, calls, result, said, system, tool, user
+from tests.healing.shapes import HEALTHY, SHAPES, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
 
 
@@ -75,24 +73,10 @@ def test_the_ids_differ() -> None:
 def test_what_is_always_in_force_and_what_is_off() -> None:
     always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
     always.add("repeated_calls")
-    assert in_force((), ()) == always
-    assert in_force(["one_call"], ["developer"]) == always - {"developer"} | {"one_call"}
-    assert in_force(["one_call"], ["one_call"]) == always
-    assert in_force(["one_call"], [ALL]) == set()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
-@settings(max_examples=30, deadline=None, derandomize=True)
-@given(messages=CONVERSATIONS)
-def test_each_healing_is_pure_and_twice_is_once(healing: Healing, messages: list[dict[str, Any]]) -> None:
-    body: JsonObject = {"tools": [READ, *TOOLS.values()], "messages": [*messages]}
-    before = deepcopy(body)
-    once = heal(body, {healing.id}).body
-    assert body == before
-    assert heal(once, {healing.id}).body is once
-    # A healing that is skipped, because nothing that it needs is there, would have changed nothing.
-    assert not healing.needs.isdisjoint(traits_of(body)) or healing.apply(body) is body
+    assert HealPlan().ids == always
+    assert HealPlan(frozenset({"one_call"}), frozenset({"developer"})).ids == always - {"developer"} | {"one_call"}
+    assert HealPlan(frozenset({"one_call"}), frozenset({"one_call"})).ids == always
+    assert HealPlan(frozenset({"one_call"}), frozenset({ALL})).ids == set()
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
@@ -124,7 +108,7 @@ def healed_messages(messages: list[dict[str, Any]], plan: HealPlan) -> list[Any]
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("ids", [in_force((), ()), {*IDS} - NOT_FOR_ALL], ids=["always", "all"])
+@pytest.mark.parametrize("ids", [HealPlan().ids, {*IDS} - NOT_FOR_ALL], ids=["always", "all"])
 def test_a_healthy_conversation_is_the_very_same(name: str, ids: set[str]) -> None:
     """C1."""
     body: JsonObject = {"model": "m", "tools": [tool()], "messages": [*HEALTHY[name]]}

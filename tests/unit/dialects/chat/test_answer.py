@@ -100,11 +100,6 @@ def test_recorded_answers_of_other_tools_leave_as_they_came(path: Any) -> None:
         assert content in (None, "I will write it.\n")
 
 
-def test_a_call_in_the_text_becomes_one() -> None:
-    """F2, F54."""
-    assert first(rebuilt(answer(message(content=f"I will.\n{STRONG}")))) == ("I will.\n", [("bash", LS)], "tool_calls")
-
-
 @pytest.mark.parametrize("text", [STRONG, f"\n{STRONG}\n", WEAK])
 def test_content_is_null_where_nothing_but_the_call_was_said(text: str) -> None:
     assert first(rebuilt(answer(message(content=text)))) == (None, [("bash", LS)], "tool_calls")
@@ -116,33 +111,6 @@ def test_of_a_changed_answer_all_else_stays() -> None:
     assert (found["usage"], found["id"], found["service_tier"]) == (COUNTS, "w", None)
     assert found["choices"][0]["message"]["reasoning"] == "so"
     assert found["choices"][0]["message"]["role"] == "assistant"
-
-
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        ({**TOOL_CALL, "function": {"name": "Bash", "arguments": LS}}, ("bash", LS)),
-        ({**TOOL_CALL, "function": {"name": "bash", "arguments": {"command": "ls"}}}, ("bash", '{"command":"ls"}')),
-        ({**TOOL_CALL, "function": {"name": "now", "arguments": ""}}, ("now", "{}")),
-        ({**TOOL_CALL, "function": {"name": "now", "arguments": None}}, ("now", "{}")),
-        ({**TOOL_CALL, "function": {"name": "now"}}, ("now", "{}")),
-        ({**TOOL_CALL, "id": None}, ("bash", LS)),
-        ({**TOOL_CALL, "id": ""}, ("bash", LS)),
-        ({**TOOL_CALL, "id": 7}, ("bash", LS)),
-        ({**TOOL_CALL, "function": {"name": "bash", "arguments": LS[:-1]}}, ("bash", LS)),
-    ],
-)
-def test_a_structured_call_is_put_right(call: dict[str, Any], expected: tuple[str, str]) -> None:
-    """F20, F26, F29, F36, F43, F44; C5."""
-    assert first(rebuilt(answer(message(0, "tool_calls", tool_calls=[call])))) == (None, [expected], "tool_calls")
-
-
-def test_what_is_no_call_after_all_is_text_and_no_call() -> None:
-    """C4: what goes back to text is no call any more, and the finish says so."""
-    call = {**TOOL_CALL, "function": {"name": "bash", "arguments": "not JSON"}}
-    content, calls, finish = first(rebuilt(answer(message(0, "tool_calls", content=None, tool_calls=[call]))))
-    assert (calls, finish) == ([], "stop")
-    assert "not JSON" in content
 
 
 def test_a_call_that_cannot_be_finished_is_text() -> None:
@@ -183,18 +151,6 @@ def test_fields_that_the_client_does_not_expect_are_removed() -> None:
         assert "service_tier" not in found
         assert "prompt_tokens_details" not in found["usage"]
         assert found["choices"][0]["message"] == {"role": "assistant", "content": "a"}
-
-
-def test_without_tools_nothing_is_read() -> None:
-    """F86."""
-    body = answer(message(0, None, content=STRONG))
-    assert rebuilt(body, parsed=False) == body
-
-
-@pytest.mark.parametrize("text", ["\ud83d", "a\udc00b"])
-def test_lone_surrogates_in_a_changed_answer_do_not_crash(text: str) -> None:
-    content, calls, _ = first(rebuilt(answer(message(content=f"{text}\n{STRONG}"))))
-    assert (content, calls) == (f"{text}\n", [("bash", LS)])
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"[]", b'"a"', b"{}", b'{"choices": {}}', b'{"choices": null}', b"\xff"])

@@ -31,7 +31,7 @@ def test_of_a_whole_answer_it_is_the_same() -> None:
     call = b'{"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"}}'
     body = b'{"choices": [{"index": 0, "message": {"content": null, "tool_calls": [%b]}, "finish_reason": "stop"}]}'
     seen = view_reply(body % call, streamed=False)
-    assert seen == ReplyView({0: ChoiceView(tool_calls={0: CallView("a", "now", "{}")}, finish="stop")})
+    assert seen.choices == {0: ChoiceView(tool_calls={0: CallView("a", "now", "{}")}, finish="stop")}
 
 
 def test_reasoning_has_two_names_and_choices_are_apart() -> None:
@@ -47,4 +47,4 @@ def test_where_no_index_is_written_the_place_counts_and_values_of_other_types_ar
 def test_an_error_is_its_message_and_what_is_no_json_says_nothing() -> None:
     assert of_stream(b'data: {"error": {"message": "no", "code": 503}}\n\n').error == "no"
     assert view_reply(b'{"error": "no"}', streamed=False).error == "no"
-    assert of_stream(b"data: nope\n\n", b"data: 7\n\n", b": x\n\n") == ReplyView()
+    assert of_stream(b"data: nope\n\n", b"data: 7\n\n", b": x\n\n").choices == {}

@@ -9,9 +9,7 @@ import pytest
 
 from proxy.dialects.chat.request import (
     ChatRequest,
-    KnownFields,
     call_ids,
-    content_text,
     copy_sources,
     count_tool_results,
     is_true,
@@ -44,14 +42,6 @@ def result(text: object, role: str = "tool") -> dict[str, Any]:
     return {"role": role, "tool_call_id": "c", "content": text}
 
 
-def test_the_bytes_and_the_body_are_kept_as_they_came() -> None:
-    """C1."""
-    body: dict[str, Any] = {"model": "m", "messages": [], "odd": {"field": 1}}
-    made = read_chat(b"raw", body)
-    assert made.raw == b"raw" and made.body is body
-    assert body == {"model": "m", "messages": [], "odd": {"field": 1}}
-
-
 def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools() -> None:
     made = read_chat(b"{}", {})
     assert (made.model, made.stream, made.usage, made.tools, made.forced) == ("", False, False, None, False)
@@ -59,47 +49,39 @@ def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools(
     assert not made.one_call
 
 
-@pytest.mark.parametrize("tools", [None, [], "read", [7], [{"type": "function"}]])
-def test_where_no_tool_is_offered_no_call_is_looked_for(tools: Any) -> None:
-    """F86."""
-    assert read(tools=tools).tools is None
+NOTHING = (False, False, False, False, False, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "facts"),
+    [
+        *(({"tools": tools}, NOTHING) for tools in (None, [], "read", [7], [{"type": "function"}])),
+        ({"tools": [RUN]}, (True, False, False, False, False, "")),
+        ({"tools": [RUN, READ], "tool_choice": FORCED}, (True, True, False, False, False, "run")),
+        ({"tools": [RUN, READ], "tool_choice": "required"}, (True, True, False, False, False, "")),
+        ({"tools": [RUN], "tool_choice": "required"}, (True, True, False, False, False, "run")),
+        ({"tools": [RUN], "tool_choice": "auto"}, (True, False, False, False, False, "")),
+        ({"tools": [RUN], "tool_choice": "none"}, NOTHING),
+        ({"tools": [READ], "tool_choice": FORCED}, (True, True, False, False, False, "")),
+        ({"stream_options": {"include_usage": True}}, (False, False, True, False, False, "")),
+        *(({"stream_options": each}, NOTHING) for each in ({"include_usage": 1}, {}, None)),
+        ({"response_format": {"type": "json_object"}}, (*NOTHING[:3], True, False, "")),
+        ({"response_format": {"type": "json_schema"}}, (*NOTHING[:3], True, False, "")),
+        *(({"response_format": {"type": kind}}, NOTHING) for kind in ("text", 7)),
+        ({"parallel_tool_calls": False}, (*NOTHING[:4], True, "")),
+        *(({"parallel_tool_calls": each}, NOTHING) for each in (True, None, 0)),
+    ],
+)
+def test_what_a_request_asks_for(fields: dict[str, Any], facts: tuple[Any, ...]) -> None:
+    """F52, F86."""
+    made = read(**fields)
+    assert (made.tools is not None, made.forced, made.usage, made.json_reply, made.one_call, made.forced_tool) == facts
 
 
 def test_the_same_tools_are_the_very_same_in_every_request() -> None:
     one, other = read(tools=[READ]), read(tools=[json.loads(json.dumps(READ))])
     assert one.tools is not None and one.tools is other.tools
     assert one.body["tools"] is other.body["tools"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "usage"),
-    [
-        ({"stream_options": {"include_usage": True}}, True),
-        ({"stream_options": {"include_usage": 1}}, False),
-        ({"stream_options": {}}, False),
-        ({"stream_options": None}, False),
-    ],
-)
-def test_the_usage_is_for_who_asks_for_it(fields: dict[str, Any], usage: bool) -> None:
-    assert read(**fields).usage is usage
-
-
-@pytest.mark.parametrize(
-    ("choice", "forced"), [("required", True), (FORCED, True), ("auto", False), ("none", False), (None, False)]
-)
-def test_a_choice_that_leaves_none_is_forced(choice: Any, forced: bool) -> None:
-    assert read(tools=[RUN, READ], tool_choice=choice).forced is forced
-
-
-@pytest.mark.parametrize("kind,json_reply", [("json_object", True), ("json_schema", True), ("text", False), (7, False)])
-def test_a_reply_may_have_to_be_json(kind: Any, json_reply: bool) -> None:
-    assert read(response_format={"type": kind}).json_reply is json_reply
-
-
-@pytest.mark.parametrize(("parallel", "one"), [(False, True), (True, False), (None, False), (0, False)])
-def test_only_who_says_so_wants_one_call(parallel: Any, one: bool) -> None:
-    """F52."""
-    assert read(parallel_tool_calls=parallel).one_call is one
 
 
 @pytest.mark.parametrize("value", [True, 1, 1.0, "true", "True", "t", "YES", "y", "on", "1"])
@@ -142,11 +124,6 @@ def test_the_calls_that_the_assistant_made_are_known() -> None:
     assert made_calls(None) == ()
 
 
-def test_content_that_is_no_text_has_none() -> None:
-    values: tuple[Json, ...] = (None, 5, [], {"text": "a"}, [{"text": 5}])
-    assert [content_text(value) for value in values] == [""] * 5
-
-
 def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:
     """A1: as the OpenClaw proxy counted."""
     messages: list[Any] = [
@@ -159,26 +136,3 @@ def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> N
     ]
     assert count_tool_results(messages) == 3
     assert count_tool_results(None) == 0
-
-
-@pytest.mark.parametrize(
-    "tools,choice,name",
-    [
-        ([RUN, READ], FORCED, "run"),
-        ([RUN, READ], "required", ""),
-        ([RUN], "required", "run"),
-        ([RUN], "auto", ""),
-        ([RUN], None, ""),
-        ([READ], FORCED, ""),
-        ([], FORCED, ""),
-    ],
-)
-def test_which_tool_is_forced(tools: list[Any], choice: Any, name: str) -> None:
-    body = {"model": "m", "messages": [], "tools": tools, "tool_choice": choice}
-    assert read_chat(json.dumps(body).encode(), body).forced_tool == name
-
-
-def test_what_is_known_is_not_looked_for() -> None:
-    known = KnownFields(sources=(), made=(), ids=frozenset(), json_reply=False)
-    chat = read_chat(b"", {**BODY}, known)
-    assert (chat.sources, chat.made, chat.ids, chat.json_reply) == ((), (), frozenset(), False)

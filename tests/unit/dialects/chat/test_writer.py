@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.writer import DONE, ChatOptions, ChatWriter, clean_body, cleaned_event, error_body
+from proxy.dialects.chat.writer import DONE, ChatOptions, ChatWriter, error_body
 from proxy.engine.events import (
     CallArguments,
     CallOpened,
@@ -121,15 +121,15 @@ def test_a_finish_is_the_upstream_s_own_chunk_with_the_true_reason() -> None:
     """C4: with what else it says, and without text that has left already."""
     source = chunk(
         {**delta(0, "stop", content="a"), "stop_reason": 7},
-        delta(1, None, content="b"),
         usage=COUNTS,
         prompt_token_ids=None,
     )
     (body,) = written(Finished(0, "tool_calls", source))
-    assert body["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls", "stop_reason": 7}]
+    finished = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": "tool_calls"}
+    assert body["choices"] == [{**finished, "stop_reason": 7}]
     assert body["usage"] == COUNTS
     (body,) = written(Finished(0, "tool_calls", source), clean=CLEAN)
-    assert body["choices"] == [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+    assert body["choices"] == [finished]
     assert "prompt_token_ids" not in body
     assert "prompt_tokens_details" not in body["usage"]
 
@@ -232,14 +232,6 @@ def test_text_that_speaks_of_empty_lists_of_calls_stays() -> None:
     assert writer(parsed=True).write(Unchanged(source.raw, (Text(0, "a"),))) == source.raw
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [b"data: [1]\n\n", b"data:\n\n", b": comment\n\n", b"data: 7\n\n"],
-)
-def test_what_is_no_chunk_is_not_cleaned(raw: bytes) -> None:
-    assert cleaned_event(raw, CLEAN, drop_empty_calls=True) == raw
-
-
 def test_an_event_that_is_no_json_passes_a_writer_that_cleans() -> None:
     """U15: not ours to understand, and no reason to fail."""
     raw = b"data: not JSON\n\n"
@@ -250,20 +242,6 @@ def test_an_event_that_is_no_json_passes_a_writer_that_cleans() -> None:
 def test_lone_surrogates_do_not_crash_the_writer(text: str) -> None:
     (body,) = written(Text(0, text))
     assert body["choices"][0]["delta"]["content"] == json.loads(json.dumps(text))
-
-
-def test_cleaning_does_not_touch_what_it_was_given() -> None:
-    """Style, point 9: pure, and the same when it is done twice."""
-    body: dict[str, Any] = {
-        "system_fingerprint": "f",
-        "usage": {"prompt_tokens_details": {}, "total_tokens": 1},
-        "choices": [{"message": {"refusal": None, "tool_calls": []}, "token_ids": []}, 7],
-    }
-    before = json.dumps(body)
-    once = clean_body(body, CLEAN, drop_empty_calls=True)
-    assert once == {"usage": {"total_tokens": 1}, "choices": [{"message": {}}]}
-    assert clean_body(once, CLEAN, drop_empty_calls=True) == once
-    assert json.dumps(body) == before
 
 
 NAMES: dict[str, tuple[str, ...]] = {

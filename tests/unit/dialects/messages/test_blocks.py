@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
-from proxy.dialects.messages.writer import MessagesWriter, assemble
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions, assemble
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -39,7 +38,7 @@ def opened(index: int, name: str = "f", id_: str | None = None) -> CallOpened:
 
 def stream(events: Iterable[Event]) -> bytes:
     """The bytes of a stream that the server finished."""
-    writer = MessagesWriter(Blocks(ASKED))
+    writer = MessagesWriter(ASKED)
     writer.observe_chunk(Chunk({"id": "chatcmpl-42"}, b""))
     said = b"".join(map(writer.write, events))
     try:
@@ -62,8 +61,8 @@ def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.M
         read.append(len(text))
         return False
 
-    monkeypatch.setattr("proxy.dialects.messages.blocks.is_object_text", counting)
-    blocks = Blocks(ASKED)
+    monkeypatch.setattr("proxy.dialects.reply_parts.is_object_text", counting)
+    blocks = MessagesWriter(ASKED)
     for index in (0, 1):
         blocks.take(opened(index))
     for _ in range(5000):
@@ -74,7 +73,7 @@ def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.M
 
 def test_calls_that_wait_behind_another_are_limited() -> None:
     """Where nothing is repaired nobody else counts them."""
-    blocks = Blocks(ASKED)
+    blocks = MessagesWriter(ASKED)
     blocks.take(opened(0))
     with pytest.raises(LimitExceeded, match="max_calls"):
         for index in range(1, 3000):
@@ -83,7 +82,7 @@ def test_calls_that_wait_behind_another_are_limited() -> None:
 
 def test_an_error_ends_the_open_block_first() -> None:
     for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(Blocks(ASKED))
+        writer = MessagesWriter(ASKED)
         data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
         assert check_stream(data)["error"] == {"type": "api_error", "message": "it broke off"}
         assert b"content_block_stop" in data
@@ -92,7 +91,7 @@ def test_an_error_ends_the_open_block_first() -> None:
 def test_claude_code_keeps_its_block_open() -> None:
     """It takes a block that ended for good, whatever follows, and asks again by itself while none has."""
     for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(Blocks(ReplyOptions("claude-x", leave_open=True)))
+        writer = MessagesWriter(ReplyOptions("claude-x", leave_open=True))
         data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
         assert check_stream(data, left_open=True)["error"]["message"] == "it broke off"
         assert b"content_block_stop" not in data
@@ -150,9 +149,9 @@ def _is_object(text: str | None) -> bool:
 @settings(max_examples=200)
 def test_a_whole_message_is_what_the_stream_builds(events: list[Event]) -> None:
     events = [*strict(events), Finished(0, "stop", None)]
-    blocks = Blocks(ASKED)
+    blocks = MessagesWriter(ASKED)
     blocks.observe_body({"id": "chatcmpl-42"})
-    whole = assemble([*(given for event in events for given in blocks.take(event)), *blocks.end()])
+    whole = assemble([*(given for event in events for given in blocks.take(event)), *blocks.last_events()])
     streamed = check_stream(stream(events))
     assert whole["content"] == streamed["content"]
     assert whole["stop_reason"] == streamed["stop_reason"]

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.dialects.messages.blocks import Blocks, ReplyOptions
 from proxy.dialects.messages.writer import (
     MessagesWriter,
+    ReplyOptions,
     error_body,
     error_object,
     error_status,
@@ -137,7 +137,7 @@ def test_only_the_server_s_own_words_are_read_for_it() -> None:
 
 def stream_reply(tools: Any, *, raw_text: bool = False) -> StreamReply:
     engine = Engine(Task(tools=tools, seed=b"seed", raw_text=raw_text))
-    return StreamReply(engine, MessagesWriter(Blocks(ASKED)), fail)
+    return StreamReply(engine, MessagesWriter(ASKED), fail)
 
 
 def through(now: StreamReply, parts: Iterable[bytes]) -> bytes:

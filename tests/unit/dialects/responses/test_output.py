@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.responses.output import echo, plain_input
+from proxy.dialects.responses.writer import echo, plain_input
 
 PATCH = '*** Begin Patch\n*** Add File: a\n+"é" \\ \t😀\n*** End Patch'
 FENCED = f"```\n{PATCH}\n```"
@@ -43,53 +43,29 @@ def test_the_input_is_what_the_model_wrote(name: str) -> None:
     assert plain_input(arguments) == wanted
 
 
+FORMAT = {"format": {"type": "text"}}
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("body", "told"),
     [
-        ("instructions", "rules"),
-        ("tools", [{"type": "function", "name": "run"}]),
-        ("tool_choice", {"type": "function", "name": "run"}),
-        ("parallel_tool_calls", False),
-        ("temperature", 0),
-        ("max_output_tokens", 5),
-        ("metadata", {"a": "b"}),
-        ("user", ""),
+        *(
+            ({name: value}, {name: value})  # also what is 0, false or empty
+            for name, value in (
+                *(("instructions", "rules"), ("tools", [{"type": "function", "name": "run"}]), ("user", "")),
+                *(("tool_choice", {"type": "function", "name": "run"}), ("parallel_tool_calls", False)),
+                *(("temperature", 0), ("max_output_tokens", 5), ("metadata", {"a": "b"})),
+            )
+        ),
+        ({"temperature": None, "tools": None, "text": None, "reasoning": None, "input": "Hi"}, {}),
+        # What the proxy decides is not the request's.
+        ({"store": 1, "background": 1, "previous_response_id": 1, "truncation": 1, "service_tier": 1}, {}),
+        ({}, {"text": FORMAT}),
+        ({"text": {"verbosity": "low", "format": None}}, {"text": {**FORMAT, "verbosity": "low"}}),
+        ({"text": {"format": {"type": "json_object"}}}, {"text": {"format": {"type": "json_object"}}}),
+        ({"reasoning": {"effort": "high", "summary": "auto"}}, {"reasoning": {"effort": "high", "summary": None}}),
+        ({"reasoning": "high"}, {"reasoning": {"effort": None, "summary": None}}),
     ],
 )
-def test_what_the_request_says_is_repeated(name: str, value: Any) -> None:
-    """Also what is 0, false or empty."""
-    assert echo({name: value}) == {**echo({}), name: value}
-
-
-@pytest.mark.parametrize(
-    "body", [{"temperature": None, "tools": None, "text": None, "reasoning": None}, {"input": "Hi"}]
-)
-def test_null_and_what_is_no_such_field_say_nothing(body: dict[str, Any]) -> None:
-    assert echo(body) == echo({})
-
-
-@pytest.mark.parametrize("name", ["store", "background", "previous_response_id", "truncation", "service_tier"])
-def test_what_the_proxy_decides_is_not_the_requests(name: str) -> None:
-    assert echo({name: "other"}) == echo({})
-
-
-def test_the_form_of_the_text_is_text_unless_another_one_is_asked_for() -> None:
-    assert echo({})["text"] == {"format": {"type": "text"}}
-    assert echo({"text": {"verbosity": "low", "format": None}})["text"] == {
-        "format": {"type": "text"},
-        "verbosity": "low",
-    }
-    assert echo({"text": {"format": {"type": "json_object"}}})["text"] == {"format": {"type": "json_object"}}
-
-
-@pytest.mark.parametrize(
-    ("given", "effort"), [({"effort": "high", "summary": "auto"}, "high"), ({}, None), ("high", None)]
-)
-def test_of_the_reasoning_the_effort_alone_is_repeated(given: Any, effort: str | None) -> None:
-    assert echo({"reasoning": given})["reasoning"] == {"effort": effort, "summary": None}
-
-
-def test_no_request_changes_what_another_one_is_told() -> None:
-    before = echo({})
-    echo({"text": {"format": {"type": "json_object"}}, "metadata": {"a": "b"}})
-    assert echo({}) == before
+def test_what_the_request_says_is_repeated(body: dict[str, Any], told: dict[str, Any]) -> None:
+    assert echo(body) == {**echo({}), **told}

@@ -7,12 +7,10 @@ import json
 import pytest
 
 from proxy.dialects.responses.errors import error_code
-from proxy.dialects.responses.output import Progress
-from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
-from proxy.engine.events import CallArguments, CallOpened, Event, Failed, Finished, Reasoning, Text
+from proxy.dialects.responses.writer import Progress, ResponsesDialect, ResponsesWriter
+from proxy.engine.events import CallArguments, CallOpened, Event, Finished, Text
 from proxy.errors import ContextFull, UpstreamBroken
-from proxy.json import JsonObject
-from tests.support.responses_checker import check_response, check_stream, events, text_of
+from tests.support.responses_checker import check_stream, events, text_of
 from tests.support.responses_view import options
 
 END = Finished(0, "stop", None)
@@ -51,14 +49,6 @@ def test_a_failure_is_the_whole_stream(beats: int) -> None:
     assert check_stream(data)["error"] == {"code": "server_error", "message": "gone"}
 
 
-def test_a_whole_answer_is_the_last_response() -> None:
-    answer: JsonObject = {"usage": {"prompt_tokens": 1, "completion_tokens": 2}, "choices": []}
-    given = (Reasoning(0, "hm"), Text(0, "a"), CallOpened(0, 0, "c1", "run"), CallArguments(0, 0, "{}"), END)
-    response = check_response(ResponsesDialect(options()).complete_answer(b"", answer, given))
-    assert [item["type"] for item in response["output"]] == ["reasoning", "message", "function_call"]
-    assert response["usage"]["total_tokens"] == 3
-
-
 def test_a_whole_answer_that_fills_the_context_is_an_error() -> None:
     with pytest.raises(ContextFull) as caught:
         ResponsesDialect(options(limit=None)).complete_answer(b"", {}, (Text(0, "a"), Finished(0, "length", None)))
@@ -74,20 +64,9 @@ def test_each_event_has_its_name_and_the_next_number() -> None:
     assert [body["sequence_number"] for _, body in told] == [*range(len(told))]
 
 
-def test_the_dialect_has_no_comments_and_no_first_words() -> None:
-    writer = ResponsesWriter(options())
-    assert writer.comment(b": ping\n\n") == b"" and writer.begin(1) == b"" and not writer.passes(b"")
-
-
 def test_a_response_is_kept_where_the_options_say_so() -> None:
     assert not ResponsesDialect(options()).keeps
     assert ResponsesDialect(options(keep=lambda *_: None)).keeps
-
-
-def test_an_answer_that_fails_raises_its_error() -> None:
-    response = ResponsesDialect(options()).complete_answer
-    with pytest.raises(UpstreamBroken, match="gone"):
-        response(b"", {}, (Text(0, "a"), Failed(UpstreamBroken("gone"))))
 
 
 def test_a_call_streams_and_is_done_as_soon_as_another_item_opens() -> None:
