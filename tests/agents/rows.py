@@ -93,17 +93,11 @@ def _thinks(form: str, family: str) -> Row:
     return replace(row, agents=("claude", "opencode"), rules=rules, thinks=True)
 
 
-def _text(written: Callable[[Agent], str]) -> Row:
+def _text(name: str, written: Callable[[Agent], str]) -> Row:
     """The model writes the call into its text, and the server leaves it there."""
-    return Row(
-        written.__name__,
-        bodies={
-            "chat": lambda agent: chat.text(written(agent)),
-            "messages": lambda agent: messages.text(written(agent)),
-            "responses": lambda agent: responses.text(written(agent)),
-        },
-        written=written,
-    )
+    replies = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
+    bodies = {dialect: lambda agent, text=text: text(written(agent)) for dialect, text in replies.items()}
+    return Row(name, bodies=bodies, written=written)
 
 
 def _all(name: str, expected: str = "ok/2", calls: int = 1, cut: bool = False, **others: str) -> Row:
@@ -141,13 +135,7 @@ ROWS = (
     _thinks("begun", "qwen3.5"),
     _all("ok"),
     _all("two_ok", calls=2),
-    _text(texts.tools_text),
-    _text(texts.tool_call_text),
-    _text(texts.coder_xml),
-    _text(texts.coder_xml_bare),
-    _text(texts.fence_json),
-    _text(texts.bare_json),
-    _text(texts.think_leak),
+    *(_text(name, written) for name, written in texts.WRITTEN.items()),
     _all("reason_call"),
     # Nothing comes, so the proxy asks once more, each time; Claude Code and OpenClaw ask twice by themselves, Qwen Code
     # and Cline three times, and all but the first say so then.
