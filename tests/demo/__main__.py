@@ -13,7 +13,6 @@ import itertools
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from types import FrameType
 
 from benchmarks.models import files
@@ -22,7 +21,6 @@ from benchmarks.models.replay import receive
 from benchmarks.models.servers import LlamaServer, proxied
 from tests.demo import table
 from tests.demo.cases import CASES
-from tests.demo.client import ask
 from tests.real import llama, processes
 from tests.real.replay import ReplayServer
 
@@ -57,7 +55,7 @@ def main() -> int:
     try:
         with contextlib.ExitStack() as stack:
             upstream = start_upstream(choice, stack)
-            proxy = stack.enter_context(running_proxy(upstream))
+            proxy = stack.enter_context(proxied(upstream))
             wrong, helped = compare(upstream, proxy)
             signal.alarm(LIMIT)
             try:
@@ -105,17 +103,6 @@ def _start_real(stack: contextlib.ExitStack) -> str:
     return server.url
 
 
-@contextlib.contextmanager
-def running_proxy(upstream: str) -> Iterator[str]:
-    """Run the proxy in front of `upstream` while the block lasts; give its URL."""
-    port = str(processes.free_port())
-    command = ["-m", "proxy", "serve", "--upstream", upstream, "--port", port]
-    print("Proxy:        python", *command)
-    url = f"http://127.0.0.1:{port}"
-    with processes.running([sys.executable, *command], f"{url}/health", timeout=60):
-        yield url
-
-
 def compare(upstream: str, proxy: str) -> tuple[int, int]:
     """Send every case both ways and print the table.
 
@@ -124,8 +111,7 @@ def compare(upstream: str, proxy: str) -> tuple[int, int]:
     wrong = helped = 0
     print("", *table.header(), sep="\n")
     for case, following in itertools.zip_longest(CASES, CASES[1:]):
-        direct = ask(upstream, case.agent, case.script)
-        reply = ask(proxy, case.agent, case.script)
+        direct, reply = case.ask(upstream), case.ask(proxy)
         faults = case.faults(reply)
         wrong += bool(faults)
         helped += bool(case.faults(direct)) and not faults

@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import requests
+
+from benchmarks.models.replay import receive
+from benchmarks.models.replies import Reply
 from tests.demo.agents import OPENCLAW, OPENCODE, QWEN_CODE, Agent
-from tests.demo.client import Reply
 from tests.real.llama import load_scripts
 
 COMMAND = "printf made-by-tool > $PWD/proof.txt"
@@ -25,16 +28,21 @@ class Case:
     calls: Expected = ()
     text: str = ""
 
+    def ask(self, url: str) -> Reply:
+        """Send the agent's request to the server at `url` and return the reply, an error of any kind in it."""
+        try:
+            return receive(url, self.agent.request(self.script), self.agent.headers)
+        except (requests.RequestException, ValueError, LookupError) as error:
+            return Reply("", [], "", 0, 0.0, f"{type(error).__name__}: {error}")
+
     def faults(self, reply: Reply) -> list[str]:
         """Say in what `reply` is not what the agent must get; nothing if it is."""
         if reply.error:
             return [f"error: {reply.error}"]
-        calls = [_meaning(call.name, call.arguments) for call in reply.calls]
-        ids = [call.id for call in reply.calls]
+        calls = [_meaning(*call) for call in reply.calls]
         checks = {
             f"finish {reply.finish!r}": reply.finish == ("tool_calls" if self.calls else "stop"),
             f"calls {calls}": calls == list(self.calls),
-            f"ids {ids}": all(ids) and len(set(ids)) == len(ids),
             f"text {reply.text!r}": self._is_text(reply.text),
         }
         return [f"unexpected {what}" for what, holds in checks.items() if not holds]

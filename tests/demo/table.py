@@ -6,7 +6,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tests.demo.client import Reply
+from benchmarks.models.replies import Reply
 
 WIDTHS = (9, 18, 27, 40)  # with two blanks between them: 100
 GAP = "  "
@@ -43,7 +43,7 @@ def before(reply: Reply) -> str:
         return "ERROR " + textwrap.shorten(reply.error, 60, placeholder=" ...")
     if not reply.calls:
         return f"text only, finish {reply.finish}"
-    names = ", ".join(call.name for call in reply.calls)
+    names = ", ".join(name for name, _ in reply.calls)
     return f"call {names}; finish {reply.finish}"
 
 
@@ -53,5 +53,5 @@ def after(reply: Reply, faults: Sequence[str]) -> str:
         return "WRONG " + "\n".join(faults)
     if not reply.calls:
         return f"the same text, byte for byte ({len(reply.text.encode())}); finish {reply.finish}"
-    calls = "\n".join(f"{call.name} {call.arguments}" for call in reply.calls)
+    calls = "\n".join(f"{name} {arguments}" for name, arguments in reply.calls)
     return f"{calls}\nfinish {reply.finish}"
