@@ -19,8 +19,7 @@ from pathlib import Path
 
 from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
 from tests.cluster.client import DIALECTS
-from tests.cluster.report import Report
-from tests.cluster.scenes import Play
+from tests.cluster.scenes import Play, Report
 
 
 def main() -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http.client import HTTPException, HTTPResponse
 
+from tests.faults import bench
 from tests.support import dialects
 from tests.support.dialects import Dialect, Responses
 
@@ -84,10 +85,10 @@ class _Bytes:
 
 
 def judge(data: bytes, wanted: Wanted) -> Outcome:
-    """What became of a request whose answer was `data`, until the connection ended.
+    """Return what became of a request whose answer was `data`, until the connection ended.
 
-    What ends properly, says no error and is not all that the model said, looks like a success and is none; so does a
-    finish behind a text that is not whole. SDKs take both for an answer.
+    A stream or answer that ends properly, reports no error and lacks a part of the text is a false success, and so is a
+    finish after such a text: SDKs take both for an answer.
     """
     response = HTTPResponse(_Bytes(data))  # type: ignore[arg-type]
     if b"\r\n\r\n" not in data:
@@ -96,54 +97,36 @@ def judge(data: bytes, wanted: Wanted) -> Outcome:
         response.begin()
     except (HTTPException, ValueError) as error:
         return Outcome(Kind.BROKEN, why=f"no head: {error!r}")
-    ended = True
-    try:
-        body = response.read()
-    except HTTPException as error:
-        ended, body = False, getattr(error, "partial", b"")
-        if response.chunked:
-            body = _unchunked(data)
-    if response.status != 200:
-        return _judge_error(wanted, response, body, ended)
-    return _judge_answer(body, ended, wanted)
+    answer = bench.read(DIALECTS[wanted.dialect], response, streamed=wanted.stream)
+    return _judge_error(wanted, answer) if answer.status != 200 else _judge_answer(wanted, answer)
 
 
-def _unchunked(data: bytes) -> bytes:
-    """What came of a chunked body that has no end."""
-    reader, parts = io.BytesIO(data.partition(b"\r\n\r\n")[2]), []
-    while size := reader.readline().strip():
-        parts.append(reader.read(int(size, 16)))
-        reader.readline()
-    return b"".join(parts)
-
-
-def _judge_error(wanted: Wanted, response: HTTPResponse, body: bytes, ended: bool) -> Outcome:
+def _judge_error(wanted: Wanted, answer: bench.Answer) -> Outcome:
     """HAProxy answers all dialects with one body, which each of them can read."""
-    again = response.getheader("Retry-After", "")
     try:
-        told = json.loads(body)
+        told = json.loads(answer.data)
         known = bool(told["error"]["message"])
         if wanted.dialect == "messages":
             known = known and told["type"] == "error" and bool(told["error"]["type"])
     except (ValueError, KeyError, TypeError):
         known = False
-    if not known or not ended:
-        return Outcome(Kind.FALSE, "", response.status, f"no error of the dialect: {body[:200]!r}", again)
-    return Outcome(Kind.STATUS, "", response.status, body.decode()[:200], again)
+    kind = Kind.STATUS if known and answer.ended else Kind.FALSE
+    again = answer.headers.get("retry-after", "")
+    return Outcome(kind, "", answer.status, answer.data[:200].decode(errors="replace"), again)
 
 
-def _judge_answer(body: bytes, ended: bool, wanted: Wanted) -> Outcome:
-    dialect = DIALECTS[wanted.dialect]
+def _judge_answer(wanted: Wanted, answer: bench.Answer) -> Outcome:
+    body = answer.data
     came = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
     try:
-        told = dialect.stream(came) if wanted.stream else dialect.whole(came)
+        told = answer.dialect.stream(came) if wanted.stream else answer.dialect.whole(came)
     except (AssertionError, ValueError, KeyError, TypeError, IndexError) as error:
-        cut = not ended and not (wanted.stream and _FINISHED.search(came))
+        cut = not answer.ended and not (wanted.stream and _FINISHED.search(came))
         return Outcome(Kind.BROKEN if cut else Kind.FALSE, "", 200, f"{error!r} in {body[-200:]!r}")
     served, whole = _served(told.text, wanted.chunks)
     if told.failed:
         return Outcome(Kind.EVENT if wanted.stream else Kind.FALSE, served, 200, told.words)
-    return Outcome(Kind.OK if whole and told.finish and ended else Kind.FALSE, served, 200, told.text[:200])
+    return Outcome(Kind.OK if whole and told.finish and answer.ended else Kind.FALSE, served, 200, told.text[:200])
 
 
 def _served(text: str, chunks: int) -> tuple[str, bool]:
@@ -163,17 +146,9 @@ def request(wanted: Wanted) -> bytes:
     said = (("user", f"This is {wanted.conversation}."), ("assistant", "Yes."), ("user", asked))
     turns = [{"role": role, "content": words} for role, words in said]
     field_ = "input" if wanted.dialect == "responses" else "messages"
-    body = json.dumps(dialect.ask(streamed=wanted.stream, tools=False, **{field_: turns})).encode()
-    lines = (
-        f"POST {dialect.path} HTTP/1.1",
-        "Host: models.test",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        f"X-Request-Id: {wanted.id}",
-        f"X-Claude-Code-Session-Id: {wanted.conversation}",
-        "Connection: close",
-    )
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    body = dialect.ask(streamed=wanted.stream, tools=False, **{field_: turns})
+    session = f"X-Claude-Code-Session-Id: {wanted.conversation}\r\nConnection: close\r\n"
+    return bench.request(dialect, body, wanted.id, headers=session)
 
 
 async def ask(port: int, wanted: Wanted) -> Outcome:

@@ -13,7 +13,6 @@ from itertools import count, cycle
 
 from tests.cluster.boxes import Cluster, until
 from tests.cluster.client import Asked, Kind, Outcome, Wanted, ask, ask_as_sdks_do, get, request
-from tests.cluster.report import Report
 
 # A long answer takes ten seconds; what fails does so when 200 of them are under way.
 CHUNKS, PAUSE = 40, 0.25
@@ -24,6 +23,42 @@ CONVERSATIONS = 45
 ALL_UP = ("UP", "UP", "UP")
 # What a proxy answers in each dialect if HAProxy has no model server left: status and Retry-After.
 _NO_SERVER = {"chat": "503 5", "messages": "529 5", "responses": "503 5"}
+
+
+@dataclass
+class Report:
+    """What was checked; `failed` are the statements that do not hold."""
+
+    failed: list[str] = field(default_factory=list)
+    checked: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """True if everything that was checked holds, and something was."""
+        return self.checked > 0 and not self.failed
+
+    def title(self, words: str) -> None:
+        """What comes next."""
+        print(f"\n{words}", flush=True)
+
+    def note(self, words: str, value: object) -> None:
+        """A figure that nothing is asked of."""
+        print(f"          {words:<72} {value}", flush=True)
+
+    def check(self, words: str, value: object, expected: object = True) -> None:
+        """A statement: it holds if the value is as expected."""
+        holds = value == expected
+        self.checked += 1
+        if not holds:
+            self.failed.append(words)
+        shown = "" if expected is True or value in ([], "") else value
+        verdict = "holds" if holds else "DOES NOT"
+        print(f"  {verdict:<8} {words:<72} {shown if holds else f'{value!r}, not {expected!r}'}".rstrip(), flush=True)
+
+    def summary(self) -> str:
+        """One line."""
+        failed = "".join(f"\n  not: {words}" for words in self.failed)
+        return f"{self.checked - len(self.failed)} of {self.checked} hold{failed}"
 
 
 @dataclass
@@ -102,7 +137,7 @@ class Play:
     async def _home(self, key: str) -> str:
         """The model server that answers what has this key."""
         headers = f"X-Conversation-Key: {key}\r\n" if key else ""
-        _, told, _ = await get(self.cluster.models, "/v1/echo", headers=headers)
+        _, told, _ = await get(self.cluster.models, "/v1/models", headers=headers)
         return told["x-served-by"]
 
     async def _sticky(self, title: str, repeat: int) -> dict[str, str]:
