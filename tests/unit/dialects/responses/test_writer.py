@@ -12,7 +12,8 @@ from proxy.dialects.responses.writer import ResponsesDialect, ResponsesWriter
 from proxy.engine.events import CallArguments, CallOpened, Event, Failed, Finished, Reasoning, Text
 from proxy.errors import ContextFull, UpstreamBroken
 from proxy.json import JsonObject
-from tests.support.responses_checker import check_response, check_stream, events, text_of
+from tests.support.messages_checker import events
+from tests.support.responses_checker import check_response, check_stream, text_of
 from tests.support.responses_view import options
 
 END = Finished(0, "stop", None)
