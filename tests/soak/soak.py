@@ -59,13 +59,12 @@ class Soak:
 
     async def run(self, workers: int) -> int:
         """The exit code."""
-        await self._upstream.listen()
         rules = self._folder / "rules.yaml"
         rules.write_text("settings: {max_tool_calls: 0}\n")
         times = (part for name, most in TIMES.items() for part in (name, str(most * self._patience)))
         flags = (*FLAGS, *times, f"STALL_SECONDS={10 * self._patience}")
         flags = (*flags, "--workers", str(workers), "--rules", str(rules))
-        with ExitStack() as stack:
+        with self._upstream, ExitStack() as stack:
             await self._start(flags, stack)
             before = self._descriptors()
             await self._load()
@@ -74,13 +73,14 @@ class Soak:
                 await asyncio.to_thread(stack.close)
             except AssertionError as wrong:  # its log tells of a defect
                 self._unexpected("log", str(wrong)[-3000:])
-        await self._upstream.end()
         self._check_requests()
         return self._verdict()
 
     async def _start(self, flags: tuple[str, ...], stack: ExitStack) -> None:
-        url, folder = f"http://127.0.0.1:{self._upstream.port}", self._folder / "proxy"
-        self._proxy: Proxy = await asyncio.to_thread(lambda: start(url, *flags, folder=folder, stack=stack))
+        folder = self._folder / "proxy"
+        self._proxy: Proxy = await asyncio.to_thread(
+            lambda: start(self._upstream.url, *flags, folder=folder, stack=stack)
+        )
         master = psutil.Process((await asyncio.to_thread(self._proxy.health))["worker"]).parent()
         assert master is not None
         self._master = master
@@ -161,7 +161,7 @@ class Soak:
             await self._sleep(5 + 10 * self._rng.random())
             self._upstream.refuse()
             await asyncio.sleep(0.1 + 0.3 * self._rng.random())
-            await self._upstream.listen()
+            self._upstream.listen()
 
     async def _sample(self) -> None:
         """What the workers have, once a second."""
@@ -196,7 +196,7 @@ class Soak:
 
     def _check_requests(self) -> None:
         """Each request went up once at most and has one line in a log without errors; its model server was let go."""
-        for id_, count in self._upstream.asked.items():
+        for id_, count in self._upstream.requests.items():
             if count > 1 and id_ in self._answered:
                 self._unexpected(id_, f"the model server was asked {count} times")
         lines: Counter[str] = Counter()

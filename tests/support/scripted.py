@@ -93,7 +93,7 @@ def _is_question(seen: Seen) -> bool:
     return about_models and seen.headers["Content-Type"] == "application/json"
 
 
-class _Gone(Exception):
+class Gone(Exception):
     """The other side has closed the connection."""
 
 
@@ -209,7 +209,7 @@ class Upstream:
                 self._act(sock, action)
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
-        except (_Gone, ConnectionError):
+        except (Gone, ConnectionError):
             seen.note_close()
 
     def _act(self, sock: socket.socket, action: Action) -> None:
@@ -235,7 +235,7 @@ class Upstream:
         if gate is not None:
             poll.register(gate.fd, select.POLLIN)
         if any(fd == sock.fileno() for fd, _ in poll.poll(seconds * 1000)):
-            raise _Gone
+            raise Gone
 
 
 def _read_request(sock: socket.socket) -> Seen | None:
