@@ -16,7 +16,7 @@ from tests.support.scripted import PATIENCE, Seen, answer
 
 
 class Upstream(scripted.Upstream):
-    """`plans` are the requests by their id; `requests` is how often each arrived, `came` when, `closed` when it was over.
+    """`plans` are the requests by their id; `requests` is how often each arrived, `came` when, `closed` when it ended.
 
     `down` are the times without a listener; None as the end means until now.
     """
