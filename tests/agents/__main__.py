@@ -23,9 +23,8 @@ number of requests that reached the model server:
     HANG          the agent did not end within its time
     -             the fault cannot be said in the agent's dialect
 
-AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. What came of each run is kept;
---table FILE writes a table of all that is kept into a page, between its two marks; what that page shows of agents in
-their present version, and is not kept here, stays.
+AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. --table FILE updates the table
+between the two marks of a page: these runs replace their cells; the others stay if their agent has the same version.
 
 Exit status 0 means that every cell with the proxy is what `rows` expects of it.
 """
@@ -43,10 +42,10 @@ from pathlib import Path
 
 from tests.agents import inside, namespace
 from tests.agents.agent import Agent
-from tests.agents.install import CACHE, NotInstalledError, installed
+from tests.agents.install import NotInstalledError, installed
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run, cell
-from tests.agents.results import BEGIN, Page, Results, with_table
+from tests.agents.results import Results
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.real import llama
 
@@ -89,20 +88,18 @@ def main() -> int:
     rows = [BY_NAME[name] for name in asked.row] if asked.row else ROWS
     keep = asked.keep.resolve() if asked.keep else None
     began, wrong = time.monotonic(), list[str]()
-    results = Results(CACHE / "results.json")
+    results = Results(asked.table)
     try:
         for agent in agents:
             wrong += matrix(agent, rows, asked.side or SIDES, keep, results)
     except (NotInstalledError, namespace.NoRunError) as error:
         print(f"The matrix did not come to its end: {error}", file=sys.stderr)
         return 1
+    finally:
+        results.write(ROWS)
     print()
     for each in wrong:
         print(each, end="\n\n")
-    if asked.table:
-        page = Page(asked.table.read_text(encoding="utf-8"), BEGIN)
-        made = results.table(AGENTS.values(), ROWS, page=page)
-        asked.table.write_text(with_table(page.text, made), encoding="utf-8")
     print(verdict(wrong), f"({time.monotonic() - began:.0f} s)")
     return 1 if wrong else 0
 

@@ -63,14 +63,9 @@ def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
     if rules:
         (folder / "rules.yaml").write_text(rules, encoding="utf-8")
         command += ["--rules", str(folder / "rules.yaml")]
-    log = folder / "proxy.log"
-    try:
-        # Its log goes to a file that is still there when it has ended.
-        logged = ["sh", "-c", 'exec "$@" > "$0" 2>&1', str(log), *command]
-        with processes.running(logged, f"http://127.0.0.1:{port}/health", timeout=PATIENCE):
-            yield f"http://127.0.0.1:{port}"
-    except processes.NotStartedError as error:
-        raise processes.NotStartedError(f"{error}\n{log.read_text(errors='replace')[-2000:]}") from error
+    url = f"http://127.0.0.1:{port}"
+    with processes.running(command, f"{url}/health", timeout=PATIENCE, output=folder / "proxy.log"):
+        yield url
 
 
 def vllm_tool_proxy(command: str, agent: Agent, url: str) -> list[str]:
