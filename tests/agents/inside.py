@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proxy.cli.agent_files import AgentFiles
-from tests.agents import checks, server_said, thoughts, vllm_rows
+from tests.agents import checks, shape, vllm_rows
 from tests.agents.agent import CONTEXT, PROOF, SECOND, Agent
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run
@@ -150,7 +150,7 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, s
         for name, tap in (("server", behind), ("agent", before)):
             tap.write(folder, name)
         checked = through and row.thinks and bodies
-        thought = "\n".join(thoughts.faults(folder, bodies, behind.url)) if checked else ""
+        thought = "\n".join(shape.thought_faults(folder, bodies, behind.url)) if checked else ""
     names = (PROOF, SECOND)[: row.calls]
     upstream = "\n".join(faults_upstream(agent, row, bodies, folder, through=through))
     kept = not through or checks.costs_no_prefix(bodies, own)
@@ -167,7 +167,7 @@ def faults_upstream(
     yield from checks.of_the_run(bodies, row.calls, "chat" if through else agent.dialect)
     # A real server: what of its model's text is special tokens comes only if it is asked for.
     if row.script and row.written:
-        yield from server_said.faults(folder, row.written(agent))
+        yield from shape.server_faults(folder, row.written(agent))
 
 
 def _text(path: Path) -> str | None:

@@ -1,16 +1,18 @@
-"""Whether what an agent got keeps the rules of its dialect, whatever the agent itself made of it."""
+"""What passed in a run: whether answers keep the rules of the dialect, where a thought went, what the server said."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.agents.agent import THOUGHT
 from tests.agents.tap import Request, requests_in
 from tests.support import messages_checker, responses_checker
 from tests.support.reply import Reply, Seen, read
@@ -127,3 +129,59 @@ def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
     except AssertionError as fault:
         return str(fault)
     return ""
+
+
+Body = Mapping[str, Any]
+# The place of a thought in the template.
+_PLACE = f"<|im_start|>assistant\n<think>\n{THOUGHT}\n</think>\n\n"
+_SECONDS = 20
+
+
+def thought_faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterator[str]:
+    """Say what became of the thought, by the run's folder, the requests that the model server got, and the server."""
+    answers = said(folder)
+    if {each.thinking for each in answers if each.thinking} != {THOUGHT}:
+        yield f"the agent got the thoughts {[each.thinking for each in answers]}"
+    for each in answers:
+        if THOUGHT in each.text or "think>" in each.text:
+            yield f"the agent got the text {each.text!r}"
+    last = max(bodies, key=lambda body: len(body["messages"]))
+    prompt = _rendered(last, server)
+    if _PLACE not in prompt:
+        yield f"the next prompt does not hold it: {prompt[-600:]!r}"
+
+
+def _rendered(body: Body, server: str) -> str:
+    """Return what the model server makes of a conversation; without an answer to come a script is no script."""
+    asked = {"messages": body["messages"], "tools": body.get("tools"), "add_generation_prompt": False}
+    request = urllib.request.Request(
+        f"{server}/apply-template", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        prompt: str = json.load(answer)["prompt"]
+    return prompt
+
+
+# A server may read this notation itself; its calls are no text then.
+_MARKS = ("<tool_call>", "</tool_call>")
+
+
+def server_faults(folder: Path, meant: str) -> Iterator[str]:
+    """Say what the model server said, by the run's folder, if it was never what its model was meant to write: that very
+    text, or what the server itself makes of it.
+    """
+    found = said(folder, "server")
+    if not any(_means(each, meant) for each in found):
+        yield f"the model server never sent {meant!r}, but {[(each.text, each.calls) for each in found]}"
+
+
+def _means(found: Seen, meant: str) -> bool:
+    if not found.calls:
+        return found.text == meant
+    before, _, call = meant.partition(_MARKS[0])
+    try:
+        written = json.loads(call.removesuffix(_MARKS[1]))
+    except ValueError:
+        return False
+    read = [{"name": name, "arguments": arguments} for name, arguments in found.calls]
+    return read == [written] and found.text.strip() == before.strip()

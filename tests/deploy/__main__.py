@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proxy import __version__
-from tests.deploy import live, wheels
+from tests.deploy import live
 from tests.deploy.host import Host, checkout
 from tests.deploy.traffic import Traffic, Upstream
 from tests.real.processes import ROOT
@@ -28,6 +28,10 @@ NEEDED = {
     **{"sshd": "openssh-server", "ssh": "openssh-client", "curl": "curl", "runuser": "util-linux"},
     **{"shellcheck": "shellcheck", "ip": "iproute2"},
 }
+PYTHONS = ("3.11", "3.12", "3.13")
+MACHINES = ("x86_64", "aarch64")
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+LOCKED = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.lock")]
 SICK = ("def health(self) -> JsonObject:\n", "def health(self) -> JsonObject:\n        raise RuntimeError('sick')\n")
 
 
@@ -43,7 +47,7 @@ def main() -> int:
     try:
         subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
         tell("shellcheck has nothing to say")
-        wheels.check(tell)
+        check_wheels()
         with Upstream() as upstream, Host(folder, upstream.url) as host:
             for step in STEPS:
                 step(host, upstream)
@@ -70,6 +74,25 @@ def install_packages() -> None:
 def tell(line: str) -> None:
     """One thing that holds."""
     print(f"  {line}", flush=True)
+
+
+def check_wheels() -> None:
+    """Ask pip for the locked wheels, here and for each Python and machine."""
+    # Into an empty folder, so that what is installed here does not count.
+    pip(["install", "--dry-run", "--ignore-installed", *LOCKED])
+    tell("pip install --require-hashes -r requirements.lock")
+    for python in PYTHONS:
+        for machine in MACHINES:
+            target = ["--implementation", "cp", "--python-version", python]
+            target += ["--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}"]
+            pip(["install", "--dry-run", "--ignore-installed", "--target", "none", *target, *LOCKED])
+    tell(f"wheels for {', '.join(PYTHONS)} on {' and '.join(MACHINES)}, by their digests")
+
+
+def pip(words: list[str]) -> None:
+    """Run pip; raise with what it said if it fails."""
+    done = subprocess.run([*PIP, words[0], "-q", *words[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def first(host: Host, upstream: Upstream) -> None:
