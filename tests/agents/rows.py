@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.agents import chat_replies as chat
-from tests.agents import messages_replies as messages
-from tests.agents import responses_replies as responses
+from tests.agents import native_replies as native
 from tests.agents import texts
 from tests.agents.agent import MODEL, Agent, Body
 from tests.real import llama
 
 # The replies of each dialect, by the names of the rows.
-SAID = {"chat": chat.REPLIES, "messages": messages.REPLIES, "responses": responses.REPLIES}
+SAID = {"chat": chat.REPLIES, "messages": native.IN_MESSAGES, "responses": native.IN_RESPONSES}
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,11 @@ def _thinks(form: str, family: str) -> Row:
 
 def _text(name: str, written: Callable[[Agent], str]) -> Row:
     """The model writes the call into its text, and the server leaves it there."""
-    replies = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
-    bodies = {dialect: lambda agent, text=text: text(written(agent)) for dialect, text in replies.items()}
+    bodies: dict[str, Body] = {
+        "chat": lambda agent: chat.text(written(agent)),
+        "messages": lambda agent: native.text(native.MESSAGES, written(agent)),
+        "responses": lambda agent: native.text(native.RESPONSES, written(agent)),
+    }
     return Row(name, bodies=bodies, written=written)
 
 

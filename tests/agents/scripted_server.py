@@ -6,21 +6,24 @@ It is asked in chat completions, in Messages and in Responses alike, owns one mo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.agents import chat_replies as chat
 from tests.agents import checks
-from tests.agents import messages_replies as messages
-from tests.agents import responses_replies as responses
+from tests.agents import native_replies as native
 from tests.agents.agent import FINAL, MODEL, Agent
 from tests.agents.rows import Row
 from tests.agents.shape import DIALECTS
 from tests.real.replay import events
 from tests.real.threaded import Handler, Listener, Threaded
 
-TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
-WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
+TEXTS: Mapping[str, Callable[[str], bytes]] = {
+    "chat": chat.text,
+    "messages": lambda said: native.text(native.MESSAGES, said),
+    "responses": lambda said: native.text(native.RESPONSES, said),
+}
+WHOLE = {"chat": chat.whole, "messages": native.MESSAGES.whole, "responses": native.RESPONSES.whole}
 # What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
 UNKNOWN = "unsupported call"
 GAVE_UP = "A call was not run."
