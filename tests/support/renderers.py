@@ -93,16 +93,23 @@ def apertus(number: int, name: str, arguments: JsonObject) -> str:
     return dump({name: arguments})
 
 
-def functions(separator: str, edge: str = "") -> Shape:
-    """Return the shape of Qwen XML: `separator` between the tags, `edge` around each value as part of the markup."""
+def tagged(head: str, one: Callable[[str, Json], str], foot: str = "") -> Shape:
+    """Return the shape of a head with `{name}` and `{n}` (the number from 1), and parameters that `one` renders."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
-        values = (
-            f"<parameter={key}>{edge}{raw(value)}{edge}</parameter>{separator}" for key, value in arguments.items()
-        )
-        return f"<function={name}>{separator}{''.join(values)}</function>"
+        inside = "".join(one(key, value) for key, value in arguments.items())
+        return head.replace("{name}", name).replace("{n}", str(number + 1)) + inside + foot
 
     return shape
+
+
+def functions(separator: str, edge: str = "") -> Shape:
+    """Return the shape of Qwen XML: `separator` between the tags, `edge` around each value as part of the markup."""
+    return tagged(
+        f"<function={{name}}>{separator}",
+        lambda key, value: f"<parameter={key}>{edge}{raw(value)}{edge}</parameter>{separator}",
+        "</function>",
+    )
 
 
 def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> Shape:
@@ -112,53 +119,47 @@ def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> S
         attribute = f' string="{dump(isinstance(value, str))}"' if typed else ""
         return f'<{prefix}parameter name="{key}"{attribute}>{raw(value)}</{prefix}parameter>{separator}'
 
-    def shape(number: int, name: str, arguments: JsonObject) -> str:
-        inside = "".join(parameter(key, value) for key, value in arguments.items())
-        return f'<{prefix}invoke name="{name}">{separator}{inside}</{prefix}invoke>'
-
-    return shape
-
-
-def beam(number: int, name: str, arguments: JsonObject) -> str:
-    """Render a Harmony header with parameters instead of JSON."""
-    inside = (f'<rfl:parameter name="{key}">\n{raw(value)}\n</rfl:parameter>' for key, value in arguments.items())
-    header = f"<|channel|>commentary to=functions.{name} <|constrain|>xml<|message|>"
-    return f"{'<|start|>assistant' if number else ''}{header}{''.join(inside)}<|call|>"
-
-
-def minicpm5(number: int, name: str, arguments: JsonObject) -> str:
-    """Render strings with markup or line ends as CDATA, and other types as Python literals."""
-    inside = "".join(f'<param name="{key}">{_cdata(python(value))}</param>' for key, value in arguments.items())
-    return f'<function name="{name}">{inside}</function>'
+    return tagged(f'<{prefix}invoke name="{{name}}">{separator}', parameter, f"</{prefix}invoke>")
 
 
 def _cdata(text: str) -> str:
     return f"<![CDATA[{text}]]>" if re.search(r"[<>&\r\n]", text) else text
 
 
+# Strings with markup or line ends are CDATA, and other types Python literals.
+minicpm5 = tagged(
+    '<function name="{name}">',
+    lambda key, value: f'<param name="{key}">{_cdata(python(value))}</param>',
+    "</function>",
+)
+# A Harmony header with parameters instead of JSON.
+beam = tagged(
+    "<|channel|>commentary to=functions.{name} <|constrain|>xml<|message|>",
+    lambda key, value: f'<rfl:parameter name="{key}">\n{raw(value)}\n</rfl:parameter>',
+    "<|call|>",
+)
+# Elements named after the parameters, in an enclosing element.
+call_element = tagged(
+    "<Call><Function>{name}</Function><Parameters>",
+    lambda key, value: f"<{key}>{raw(value)}</{key}>",
+    "</Parameters></Call>",
+)
+
+
 def muse(number: int, name: str, arguments: JsonObject) -> str:
-    """Render each call as a message to its tool."""
-    header = f"{'<|eom|><|start|>assistant' if number else ''} to={name}<|message|>"
-    return f"{header}<atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
-
-
-def call_element(number: int, name: str, arguments: JsonObject) -> str:
-    """Render elements named after the parameters, in an enclosing element."""
-    inside = "".join(f"<{key}>{raw(value)}</{key}>" for key, value in arguments.items())
-    return f"<Call><Function>{name}</Function><Parameters>{inside}</Parameters></Call>"
+    """Render a message to the tool."""
+    return f" to={name}<|message|><atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
 
 
 def pairs(name_end: str, between: str, end: str, last: str = "", suffix: str = "") -> Shape:
     """Return the shape of GLM's keys and values. Released checkpoints add `suffix` to each tag."""
-
-    def shape(number: int, name: str, arguments: JsonObject) -> str:
-        inside = "".join(
+    return tagged(
+        f"{{name}}{name_end}",
+        lambda key, value: (
             f"<arg_key{suffix}>{key}</arg_key{suffix}>{between}<arg_value{suffix}>{raw(value)}</arg_value{suffix}>{end}"
-            for key, value in arguments.items()
-        )
-        return f"{name}{name_end}{inside}{last}"
-
-    return shape
+        ),
+        last,
+    )
 
 
 _IFM_TYPES = {dict: "object", list: "array", bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -167,36 +168,28 @@ _IFM_TYPES = {dict: "object", list: "array", bool: "boolean", int: "integer", fl
 def k2_horizon(*, typed: bool) -> Shape:
     """Return the shape of keys, values and, if `typed`, a tag with the type."""
 
-    def kind(value: Json) -> str:
-        return f"<ifm|arg_type>{_IFM_TYPES.get(type(value), 'null')}</ifm|arg_type>" if typed else ""
+    def pair(key: str, value: Json) -> str:
+        kind = f"<ifm|arg_type>{_IFM_TYPES.get(type(value), 'null')}</ifm|arg_type>" if typed else ""
+        return f"<ifm|arg_key>{key}</ifm|arg_key>{kind}<ifm|arg_value>{raw(value)}</ifm|arg_value>"
 
-    def shape(number: int, name: str, arguments: JsonObject) -> str:
-        return name + "".join(
-            f"<ifm|arg_key>{key}</ifm|arg_key>{kind(value)}<ifm|arg_value>{raw(value)}</ifm|arg_value>"
-            for key, value in arguments.items()
-        )
-
-    return shape
+    return tagged("{name}", pair)
 
 
 _M3 = "]<]minimax[>["
 
 
-def minimax_m3(number: int, name: str, arguments: JsonObject) -> str:
-    """Render elements named after the parameters, with a token before each tag; arrays are repeated items."""
-    return f'{_M3}<invoke name="{name}">{_elements(arguments)}{_M3}</invoke>'
-
-
-def _elements(values: JsonObject) -> str:
-    return "".join(f"{_M3}<{key}>{_element(value)}{_M3}</{key}>" for key, value in values.items())
-
-
-def _element(value: Json) -> str:
+def _element(key: str, value: Json) -> str:
+    """Render an element named after the parameter, with a token before each tag; arrays are repeated items."""
     if isinstance(value, dict):
-        return _elements(value)
-    if isinstance(value, list):
-        return "".join(_elements({"item": item}) for item in value)
-    return raw(value)
+        inside = "".join(_element(*member) for member in value.items())
+    elif isinstance(value, list):
+        inside = "".join(_element("item", item) for item in value)
+    else:
+        inside = raw(value)
+    return f"{_M3}<{key}>{inside}{_M3}</{key}>"
+
+
+minimax_m3 = tagged(f'{_M3}<invoke name="{{name}}">', _element, f"{_M3}</invoke>")
 
 
 def pythonic(number: int, name: str, arguments: JsonObject) -> str:
@@ -239,14 +232,15 @@ def functiongemma(number: int, name: str, arguments: JsonObject) -> str:
 _XTML_TYPES = {dict: "object", list: "array", bool: "boolean", int: "number", float: "number", str: "string"}
 
 
-def kimi_k3(number: int, name: str, arguments: JsonObject) -> str:
-    """Render XTML: tags of special tokens, each value with its type."""
-    inside = "".join(
+# XTML: tags of special tokens, each value with its type.
+kimi_k3 = tagged(
+    '<|open|>call tool="{name}" index="{n}"<|sep|>',
+    lambda key, value: (
         f'<|open|>argument key="{key}" type="{_XTML_TYPES.get(type(value), "null")}"<|sep|>'
         f"{raw(value)}<|close|>argument<|sep|>"
-        for key, value in arguments.items()
-    )
-    return f'<|open|>call tool="{name}" index="{number + 1}"<|sep|>{inside}<|close|>call<|sep|>'
+    ),
+    "<|close|>call<|sep|>",
+)
 
 
 def plamo(word: str) -> tuple[str, str]:
@@ -261,12 +255,6 @@ def plamo3(number: int, name: str, arguments: JsonObject) -> str:
     )
     body = f"<|plamo:constrain|>json<|plamo:msg|>{dump(arguments)}"
     return f"{call}{title}{name}{title_end}{values}{body}{values_end}{call_end}"
-
-
-def harmony(number: int, name: str, arguments: JsonObject) -> str:
-    """Render gpt-oss's form with the recipient in the channel."""
-    header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
-    return f"{'<|start|>assistant' if number else ''}{header}{dump(arguments)}<|call|>"
 
 
 # Text that a value must not hold: its closing tag, followed by another tag of a call or by the value's end.
@@ -385,7 +373,10 @@ RENDERERS: dict[str, Renderer] = {
         "<|tool_calls|>",
         "<|calls|>",
     ),
-    "harmony": Renderer(harmony),
+    "harmony": Renderer(
+        named(" <|constrain|>json<|message|>", "<|channel|>commentary to=functions.", "<|call|>"),
+        between="<|start|>assistant",
+    ),
     "harmony_role": Renderer(
         named("<|channel|>commentary json<|message|>", "<|start|>assistant to=functions.", "<|call|>")
     ),
@@ -405,7 +396,9 @@ RENDERERS: dict[str, Renderer] = {
     "deepseek_v4": dsml("tool_calls"),
     "deepseek_v41": dsml("calls", f"{DSML} "),
     "gigachat35": dsml("tool_calls", GCML),
-    "muse": Renderer(muse, lead=False, cannot=found(ends("</atem:parameter>", _TAGS))),
+    "muse": Renderer(
+        muse, between="<|eom|><|start|>assistant", lead=False, cannot=found(ends("</atem:parameter>", _TAGS))
+    ),
     "dots": invokes("dots_function_call"),
     "step3": Renderer(
         around("<｜tool_call_begin｜>function<｜tool_sep｜>", invoke("steptml:", ""), "<｜tool_call_end｜>"),
@@ -413,7 +406,7 @@ RENDERERS: dict[str, Renderer] = {
         "<｜tool_calls_end｜>",
         cannot=STEP_END,
     ),
-    "beam": Renderer(beam, cannot=BEAM_END),
+    "beam": Renderer(beam, between="<|start|>assistant", cannot=BEAM_END),
     "minicpm5": Renderer(minicpm5, between="\n", cannot=CDATA_END),
     "anthropic": invokes("function_calls"),
     "anthropic_prefixed": invokes("function_calls", ANTHROPIC),
