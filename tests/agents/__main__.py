@@ -55,7 +55,6 @@ WIDTHS = (18, 14, 14)
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.agents",
         description=__doc__,
@@ -157,7 +156,6 @@ def shown(run: Future[Run] | str) -> str:
 
 
 def line(cells: Sequence[str]) -> str:
-    """Return the cells in their columns."""
     return "".join(text.ljust(width) for text, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
@@ -182,7 +180,6 @@ def unexpected(agent: Agent, row: Row, run: Run, side: str = "with") -> str:
 
 
 def verdict(wrong: Sequence[str]) -> str:
-    """Return the result in one line."""
     return f"FAILED: {len(wrong)} cells are not as expected." if wrong else "OK: as expected."
 
 

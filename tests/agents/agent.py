@@ -51,12 +51,10 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """Its name, in `setup` and here."""
         return self.setup.name
 
     @property
     def version(self) -> str:
-        """The version that is run."""
         return self.setup.version
 
     def script(self, form: str) -> str:
@@ -103,12 +101,10 @@ class Call:
 
     @property
     def arguments(self) -> str:
-        """The arguments as JSON."""
         return json.dumps(self.values)
 
     @property
     def json(self) -> str:
-        """The call as models write it."""
         return json.dumps({"name": self.name, "arguments": self.values})
 
 

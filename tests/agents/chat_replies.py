@@ -27,7 +27,6 @@ Delta = dict[str, Any]
 
 
 def text(said: str, finish: str | None = "stop") -> bytes:
-    """A reply of text alone."""
     return wire([ROLE, *map(says, in_pieces(said)), ends(finish), USAGE])
 
 

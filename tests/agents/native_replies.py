@@ -25,24 +25,19 @@ def pieces(arguments: Any) -> list[Any]:
 
 
 class Messages:
-    """Anthropic's Messages."""
-
     ids = ("toolu_a", "toolu_b")
     index = "index"
     usage: Mapping[str, Any] = {"input_tokens": 21, "output_tokens": 12}
 
     def wire(self, events: Iterable[Event]) -> bytes:
-        """Return the body of a stream."""
         return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
 
     def start(self) -> Event:
-        """Return the first event."""
         message = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": MODEL}
         usage = {"usage": {"input_tokens": 21, "output_tokens": 0}}
         return {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, **usage}}
 
     def end(self, reason: str | None = "tool_use") -> list[Event]:
-        """Return the last events."""
         told = {"stop_reason": reason, "stop_sequence": None}
         return [{"type": "message_delta", "delta": told, "usage": self.usage}, {"type": "message_stop"}]
 
@@ -54,12 +49,10 @@ class Messages:
         ]
 
     def text(self, index: int, said: str) -> list[Event]:
-        """Return a block of text."""
         deltas = ({"type": "text_delta", "text": part} for part in in_pieces(said))
         return self._block(index, {"type": "text", "text": ""}, deltas)
 
     def thought(self, said: str) -> list[Event]:
-        """Return a block of thinking."""
         deltas = [*({"type": "thinking_delta", "thinking": part} for part in in_pieces(said))]
         signed = {"type": "signature_delta", "signature": "s"}
         return self._block(0, {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed])
@@ -82,8 +75,6 @@ class Messages:
 
 
 class Responses:
-    """OpenAI's Responses."""
-
     ids = ("call_a", "call_b")
     index = "output_index"
     usage: Mapping[str, Any] = {
@@ -95,7 +86,6 @@ class Responses:
     }
 
     def wire(self, events: Iterable[Event]) -> bytes:
-        """Return the body of a stream."""
         numbered = ({**event, "sequence_number": number} for number, event in enumerate(events))
         return MESSAGES.wire(numbered)
 
@@ -104,7 +94,6 @@ class Responses:
         return {**told, "output": [*output]}
 
     def start(self) -> Event:
-        """Return the first event."""
         return {"type": "response.created", "response": self._response("in_progress")}
 
     def end(self, reason: str | None = None) -> list[Event]:
@@ -119,7 +108,6 @@ class Responses:
         ]
 
     def text(self, index: int, said: str) -> list[Event]:
-        """Return an item of text."""
         item: Event = {"id": f"msg_{index}", "type": "message", "role": "assistant"}
         place = {"item_id": item["id"], "output_index": index, "content_index": 0}
         deltas = ({"type": "response.output_text.delta", **place, "delta": part} for part in in_pieces(said))
@@ -127,7 +115,6 @@ class Responses:
         return self._item(index, {**item, "status": "in_progress", "content": []}, deltas, {**item, **done})
 
     def thought(self, said: str) -> list[Event]:
-        """Return an item of reasoning."""
         item: Event = {"id": "rs_0", "type": "reasoning", "summary": []}
         part = {"type": "reasoning_text", "text": said}
         return self._item(0, {**item, "content": []}, (), {**item, "content": [part]})
@@ -153,7 +140,6 @@ MESSAGES, RESPONSES = Messages(), Responses()
 
 
 def text(api: Messages | Responses, said: str) -> bytes:
-    """Return a stream of text alone."""
     return api.wire([api.start(), *api.text(0, said), *api.end("end_turn")])
 
 

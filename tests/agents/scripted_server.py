@@ -107,7 +107,6 @@ class _Handler(Handler):
         self.send_whole(200, data, cut=row.cut and not done)
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer with an error object."""
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": status}
         self.send_whole(status, {"type": "error", "error": error})
 

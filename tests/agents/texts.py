@@ -21,7 +21,6 @@ def in_pieces(text: str, count: int = 8) -> Iterator[str]:
 
 
 def without(key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without a key."""
     return {name: value for name, value in given.items() if name != key}
 
 
@@ -63,7 +62,6 @@ def doubled(agent: Agent) -> str:
 
 
 def python(agent: Agent) -> str:
-    """The arguments as Python writes them."""
     return repr(dict(agent.call().values))
 
 
@@ -73,5 +71,4 @@ def truncated(agent: Agent) -> str:
 
 
 def other_case(name: str) -> str:
-    """The name in other letters."""
     return name.lower() if name.lower() != name else name.title()

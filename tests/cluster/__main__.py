@@ -23,7 +23,6 @@ from tests.cluster.scenes import Play, Report
 
 
 def main() -> int:
-    """Run everything; 0 if all holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster")
     parser.add_argument("--dialects", default=",".join(DIALECTS))
     parser.add_argument("--streams", type=int, default=200)

@@ -91,7 +91,6 @@ class Box:
 
     @property
     def log(self) -> Path:
-        """What it writes."""
         return self.folder / f"{self.name}.log"
 
     async def start(self) -> None:
@@ -155,7 +154,6 @@ class Balancer(Box):
 
     @property
     def socket(self) -> Path:
-        """Its admin socket."""
         return self.folder / "s"
 
     def command_line(self, words: str) -> str:
@@ -213,10 +211,7 @@ def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder
 
 @dataclass
 class ModelServer(Box):
-    """A scripted model server."""
-
     async def under_way(self) -> int:
-        """The answers that it is giving."""
         body = (await get(self.port, "/open"))[2]
         return int(re.findall(rb"\d+", body)[0])
 

@@ -80,7 +80,6 @@ class _Bytes:
         self._data = data
 
     def makefile(self, _mode: str) -> io.BytesIO:
-        """All of them."""
         return io.BytesIO(self._data)
 
 

@@ -38,7 +38,6 @@ class Report:
         return self.checked > 0 and not self.failed
 
     def title(self, words: str) -> None:
-        """What comes next."""
         print(f"\n{words}", flush=True)
 
     def note(self, words: str, value: object) -> None:
@@ -56,7 +55,6 @@ class Report:
         print(f"  {verdict:<8} {words:<72} {shown if holds else f'{value!r}, not {expected!r}'}".rstrip(), flush=True)
 
     def summary(self) -> str:
-        """One line."""
         failed = "".join(f"\n  not: {words}" for words in self.failed)
         return f"{self.checked - len(self.failed)} of {self.checked} hold{failed}"
 
@@ -74,7 +72,6 @@ class Play:
     _tries: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
-        """Everything."""
         await self.cluster.start()
         await self._paths()
         await self._leaving()

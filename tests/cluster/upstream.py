@@ -40,7 +40,6 @@ class _Handler(Handler):
     server: _Server
 
     def end_headers(self) -> None:
-        """Add the server's name."""
         self.send_header("X-Served-By", self.server.name)
         super().end_headers()
 
@@ -86,7 +85,6 @@ class _Handler(Handler):
 
 
 def main() -> None:
-    """Serve until the process is ended."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--name", required=True)

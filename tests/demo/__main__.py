@@ -41,7 +41,6 @@ class OutOfTimeError(BaseException):
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--upstream",
@@ -146,7 +145,6 @@ def ask_a_trained_model(stack: contextlib.ExitStack) -> None:
 
 
 def header() -> Iterator[str]:
-    """Return the lines above the rows."""
     yield from row(HEADS)
     yield rule("=")
 
@@ -165,7 +163,6 @@ def row(cells: Sequence[str]) -> Iterator[str]:
 
 
 def _wrap(cell: str, width: int) -> list[str]:
-    """Return the lines of a cell."""
     return [line for part in cell.split("\n") for line in textwrap.wrap(part, width) or [""]]
 
 

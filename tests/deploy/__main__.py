@@ -72,7 +72,6 @@ def install_packages() -> None:
 
 
 def tell(line: str) -> None:
-    """One thing that holds."""
     print(f"  {line}", flush=True)
 
 
@@ -96,7 +95,6 @@ def pip(words: list[str]) -> None:
 
 
 def first(host: Host, upstream: Upstream) -> None:
-    """Nothing is there yet."""
     done = host.deploy()
     assert done.returncode == 0, done.stderr
     health = host.health()

@@ -92,7 +92,6 @@ class Host:
             time.sleep(0.1)
 
     def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command on the host."""
         command = ["ssh", "-F", str(self.ssh_config), "gpu", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
@@ -108,7 +107,6 @@ class Host:
         return done
 
     def health(self) -> dict[str, Any]:
-        """What /health says."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as client:
             client.request("GET", "/health")
             told: dict[str, Any] = json.loads(client.getresponse().read())
@@ -116,7 +114,6 @@ class Host:
 
     @property
     def current(self) -> str:
-        """The release in force."""
         return os.readlink(self.root / "current").removeprefix("releases/")
 
     @property

@@ -64,12 +64,10 @@ def run(*command: str, check: bool = True) -> str:
 
 
 def show(key: str) -> str:
-    """A property of the service."""
     return run("systemctl", "show", "--value", "-p", key, NAME).strip()
 
 
 def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, Any]:
-    """What the service answers."""
     with closing(http.client.HTTPConnection(host, PORT, timeout=PATIENCE)) as client:
         data = json.dumps(body) if body else None
         client.request("POST" if body else "GET", path, data, {"Content-Type": "application/json"})
@@ -78,7 +76,6 @@ def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, An
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for something."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "it never held"

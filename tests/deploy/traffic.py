@@ -28,7 +28,6 @@ class Upstream(Threaded[Listener]):
 
         class Model(Handler):
             def do_POST(self) -> None:
-                """A chat request, streamed or whole."""
                 body = self.body()
                 upstream.authorization = self.headers.get("Authorization", "")
                 if body.get("stream"):
@@ -37,13 +36,11 @@ class Upstream(Threaded[Listener]):
                     self.send_whole(200, completion(CALL if body.get("tools") else "short"))
 
             def do_GET(self) -> None:
-                """Whatever the proxy asks of it."""
                 self.send_whole(200, {})
 
         super().__init__(Listener(("127.0.0.1", 0), Model))
 
     def words(self) -> Iterator[bytes]:
-        """The events of a stream."""
         yield ROLE
         while not self.end.wait(0.1):
             yield text("a")

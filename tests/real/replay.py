@@ -91,7 +91,6 @@ class _Handler(Handler):
             self.send_whole(int(path.stem[-3:]), data)
 
     def _refuse(self, message: str) -> None:
-        """Answer 404 with an error object."""
         self.send_whole(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": 404}})
 
 

@@ -66,7 +66,6 @@ class Threaded(Generic[Server]):
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        """Start to answer."""
         self._thread.start()
         return self
 

@@ -51,12 +51,10 @@ def environment() -> Path:
 
 
 def python() -> Path:
-    """Return the Python of that environment."""
     return environment() / "bin" / "python"
 
 
 def available() -> bool:
-    """Say whether vLLM is there."""
     return python().exists() and any(environment().glob("lib/python3*/site-packages/vllm/__init__.py"))
 
 

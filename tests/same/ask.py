@@ -35,11 +35,9 @@ class Server(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
     def do_GET(self) -> None:
-        """The models."""
         self._send(200 if self.path.startswith("/v1/models") else 404, "application/json", json.dumps(MODELS).encode())
 
     def do_POST(self) -> None:
-        """The answer of the case."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         kind, answer = self.answers[body["user"] + ("/stream" if body.get("stream") else "/whole")]
         self._send(200, kind, answer)

@@ -42,7 +42,6 @@ class Line:
         self.reused = self.stale = 0
 
     async def run(self, plan: Plan) -> Result:
-        """One request, to whatever end."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(LIMIT):
@@ -57,7 +56,6 @@ class Line:
         return result
 
     def close(self, *, reset: bool = False) -> None:
-        """Let go of the connection."""
         if self._kept is not None:
             _end(self._kept[1], reset=reset)
             self._kept = None

@@ -67,8 +67,6 @@ class Said:
 
 @dataclass
 class Plan:
-    """One request."""
-
     id: str
     dialect: Dialect
     streamed: bool
@@ -109,7 +107,6 @@ class Fault:
 
 
 def events(said: Said) -> list[bytes]:
-    """The events of a whole reply."""
     found = [ROLE, *(text(said.text[at : at + 9]) for at in range(0, len(said.text), 9))]
     if said.call == "structured":
         body = json.dumps(INPUT)
@@ -121,7 +118,6 @@ def events(said: Said) -> list[bytes]:
 
 
 def whole(said: Said) -> bytes:
-    """The body of a whole answer."""
     function = {"name": "write_file", "arguments": json.dumps(INPUT)}
     call = {"tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
     message = {"role": "assistant", "content": said.text, **(call if said.call == "structured" else {})}
@@ -277,7 +273,6 @@ _REFUSED = {Leave.BAD: 400, Leave.LARGE: 413, Leave.HALF_BODY: 400}
 
 
 def make(number: int, rng: random.Random) -> Plan:
-    """A random request."""
     kind = rng.choices(_KINDS, _WEIGHTS)[0]
     fault = FAULTS[kind]
     streamed = fault.whole is None or (fault.streamed is not None and rng.random() < 0.7)

@@ -87,7 +87,6 @@ class Soak:
         self._left: dict[str, float] = {}
 
     async def run(self, workers: int) -> int:
-        """The exit code."""
         rules = self._folder / "rules.yaml"
         rules.write_text("settings: {max_tool_calls: 0}\n")
         times = (part for name, most in TIMES.items() for part in (name, str(most * self._patience)))
@@ -178,7 +177,6 @@ class Soak:
             return client.getresponse().status
 
     async def _hang_up(self) -> None:
-        """New workers, a few times."""
         for share in (*EARLY, *LATE):
             await self._sleep(self._began + share * self._seconds - time.monotonic())
             self._master.send_signal(signal.SIGHUP)

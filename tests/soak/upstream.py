@@ -39,7 +39,6 @@ class Upstream(scripted.Upstream):
         self._threads = [thread for thread in self._threads if thread.is_alive()]
 
     def listen(self) -> None:
-        """Listen again on the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port))
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
         self._acceptor.start()

@@ -82,13 +82,11 @@ class Readers:
         self.wait(lambda: all(each.parts >= number for each, number in wanted))
 
     def leave(self, reading: Reading) -> None:
-        """Close the connection of this client."""
         with self._change:
             self._forget(reading)
             reading.sock.close()
 
     def begin_gaps(self) -> None:
-        """Reset the measured gaps."""
         with self._change:
             for reading in self.all:
                 reading.gap, reading.last = 0.0, time.monotonic()

@@ -104,7 +104,6 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """The block's type."""
         return str(self.start["type"])
 
     def content(self) -> dict[str, Any]:
@@ -123,7 +122,6 @@ class Reading:
     ids: list[str] = field(default_factory=list)
 
     def read_message(self, body: bytes | Mapping[str, Any]) -> dict[str, Any]:
-        """Parse a whole answer."""
         message = _load(body) if isinstance(body, bytes) else dict(body)
         need("stop_sequence" in message, "a whole answer without `stop_sequence`")
         self.envelope(message)

@@ -27,7 +27,6 @@ class Refused(Exception):
 
 
 def refusal(message: str, status: int = 400) -> Result:
-    """Return an error in OpenAI's form."""
     return status, json.dumps({"error": {"message": message, "type": "BadRequestError", "code": status}}).encode()
 
 
@@ -99,7 +98,6 @@ class ModelServer(Threaded[Listener]):
         super().__init__(Listener(("127.0.0.1", 0), Answering))
 
     def answer(self, handler: Handler, body: Message) -> None:
-        """Write the answer to one request."""
         self.asked.append((handler.path, body))
         self.headers.append(dict(handler.headers))
         with contextlib.suppress(ConnectionError):  # the client has timed out
@@ -181,7 +179,6 @@ class ModelServer(Threaded[Listener]):
         return 200, json.dumps({**completion(self._message(text, calls), self._finish(calls)), "usage": usage}).encode()
 
     def _writes(self, asked: str) -> str:
-        """Return the model's text."""
         its = self.behaviour
         own = CALLS[its.writes]
         if asked == CALL:

@@ -37,7 +37,6 @@ class Renderer:
     cannot: Callable[[str], bool] = nothing
 
     def render(self, calls: Sequence[Call]) -> str:
-        """Return a reply with these calls."""
         return self.start + self.between.join(self.shape(at, *call) for at, call in enumerate(calls)) + self.end
 
 
@@ -147,7 +146,6 @@ call_element = tagged(
 
 
 def muse(number: int, name: str, arguments: JsonObject) -> str:
-    """Render a message to the tool."""
     return f" to={name}<|message|><atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
 
 

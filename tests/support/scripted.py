@@ -69,12 +69,10 @@ class Seen:
 
     @property
     def path(self) -> str:
-        """The requested path."""
         return self.line.split()[1]
 
     @property
     def json(self) -> Any:
-        """Return the parsed body."""
         return json.loads(self.body)
 
     def gone_after(self, moment: float, seconds: float = PATIENCE) -> bool:
@@ -285,7 +283,6 @@ def completion(message: Mapping[str, object] | str, finish: str = "stop", **more
 
 
 def event(body: object) -> bytes:
-    """Return a server-sent event."""
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
@@ -297,7 +294,6 @@ def delta(said: Mapping[str, object], finish: str | None = None, **more: object)
 
 
 def text(said: str) -> bytes:
-    """Return a chunk of text."""
     return delta({"content": said})
 
 
