@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 
 from tests.cluster.client import get
 from tests.real.processes import ROOT, free_port
@@ -141,9 +140,7 @@ class Box:
     def __enter__(self) -> Box:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process is not None:
             self.kill()
 
@@ -277,8 +274,6 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for box in (self.balancer, *self.proxies, *self.servers.values()):
-            box.__exit__(kind, error, trace)
+            box.__exit__()

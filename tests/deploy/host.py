@@ -10,7 +10,6 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.real.processes import ROOT, free_port, stop
@@ -54,9 +53,7 @@ class Host:
         self._wait()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.ssh("systemctl", "stop", "vllm-tool-proxy.service")
         stop(self._sshd)
 

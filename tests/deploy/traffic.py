@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from types import TracebackType
 
 from tests.real.threaded import Handler, Listener, Threaded
 from tests.support.helpers import received
@@ -46,11 +45,9 @@ class Upstream(Threaded[Listener]):
             yield text("a")
         yield from (finish(), DONE)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end.set()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
 
 
 class Traffic:
@@ -76,9 +73,7 @@ class Traffic:
         assert self._begun.wait(PATIENCE), "the stream never began"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._upstream.end.set()
         for thread in self._threads:

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 
 from tests.real import processes
 from tests.support.scripted import PATIENCE
@@ -65,7 +64,7 @@ def _thinking_template(folder: Path) -> Path:
     return path
 
 
-class LlamaServer:
+class LlamaServer(contextlib.ExitStack):
     """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
 
     The model is kept in the folder `cache`, and in a temporary folder without one. `template` is the file of another
@@ -83,6 +82,7 @@ class LlamaServer:
         *,
         context: int = 8192,
     ) -> None:
+        super().__init__()
         self.url = ""
         self._scripts = load_scripts() if scripts is None else scripts
         self._cache = cache
@@ -90,7 +90,6 @@ class LlamaServer:
         self._template = template
         self._thinks = thinks
         self._context = context
-        self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> LlamaServer:
         """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
@@ -108,11 +107,5 @@ class LlamaServer:
                 command += ["", ""]
             command.append(str(self._context))
             starting.enter_context(processes.running(command, f"{self.url}/health", timeout=self._timeout))
-            self._resources = starting.pop_all()
+            self.enter_context(starting.pop_all())
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the server and remove what was temporary."""
-        self._resources.close()

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 Server = TypeVar("Server", bound=TCPServer)
@@ -69,9 +68,7 @@ class Threaded(Generic[Server]):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop to answer and close the listening socket."""
         self._server.shutdown()
         self._thread.join()

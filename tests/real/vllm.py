@@ -18,7 +18,6 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tests.real import processes
 
@@ -81,7 +80,7 @@ def model(cache: Path) -> Path:
     return folder
 
 
-class VllmServer:
+class VllmServer(contextlib.ExitStack):
     """A context manager: vLLM with these flags, at `url`, saying `scripts`.
 
     `template` is the file of its chat template; `names` are those of its model. The model is kept in the folder
@@ -97,6 +96,7 @@ class VllmServer:
         names: Sequence[str] = (NAME,),
         log: Path | None = None,
     ) -> None:
+        super().__init__()
         self.url = ""
         self._log = log
         self._flags = flags
@@ -104,7 +104,6 @@ class VllmServer:
         self._cache = cache
         self._template = template
         self._names = names
-        self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> VllmServer:
         """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
@@ -125,14 +124,8 @@ class VllmServer:
                 patience=30,  # its engine is a process of its own, which it ends
             )
             starting.enter_context(running)
-            self._resources = starting.pop_all()
+            self.enter_context(starting.pop_all())
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the server and remove what was temporary."""
-        self._resources.close()
 
     def posted(self) -> list[tuple[str, int]]:
         """Path and status of each request that has been answered, or whose answer has begun."""

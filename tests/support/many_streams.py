@@ -8,7 +8,6 @@ import select
 import socket
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 from tests.support.scripted import PATIENCE
@@ -47,9 +46,7 @@ class Readers:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over = True
         self._thread.join(PATIENCE)
         self._epoll.close()

@@ -18,7 +18,6 @@ from enum import Enum, auto
 from http import HTTPStatus
 from http.client import HTTPResponse, parse_headers
 from io import BytesIO
-from types import TracebackType
 from typing import Any, TypeAlias
 
 # Timeout in seconds, long enough for a busy machine; only failures take this long.
@@ -123,9 +122,7 @@ class Upstream:
         self._acceptor.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.open()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join(PATIENCE)
