@@ -50,24 +50,14 @@ def haproxy_program() -> str | None:
     return shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
-@dataclass(frozen=True)
-class Ports:
-    """Where HAProxy listens, and where the three proxies and two model servers are that it stands before."""
-
-    agents: int
-    models: int
-    proxies: tuple[int, ...]
-    servers: tuple[int, ...]
-
-
-def rendered(ports: Ports, folder: Path) -> str:
+def rendered(port: int, models: int, proxies: Sequence[int], servers: Sequence[int], folder: Path) -> str:
     """deploy/haproxy/haproxy.cfg with nothing changed but its addresses, its socket and whom it runs as."""
     config = _SYSTEM_ONLY.sub("", CONFIG.read_text())
-    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in ports.proxies), strict=True))
-    places |= dict(zip(_MODEL_ADDRESSES, (f"127.0.0.1:{server}" for server in ports.servers), strict=True))
+    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in proxies), strict=True))
+    places |= dict(zip(_MODEL_ADDRESSES, (f"127.0.0.1:{server}" for server in servers), strict=True))
     places |= {
-        "bind 127.0.0.1:8003": f"bind 127.0.0.1:{ports.agents}",
-        "bind 127.0.0.1:8000": f"bind 127.0.0.1:{ports.models}",
+        "bind 127.0.0.1:8003": f"bind 127.0.0.1:{port}",
+        "bind 127.0.0.1:8000": f"bind 127.0.0.1:{models}",
         "socket /run/haproxy/admin.sock": f"socket {folder}/s",
     }
     for old, new in places.items():
@@ -120,18 +110,15 @@ class Box:
 
     def kill(self) -> None:
         """SIGKILL to all of its processes: the box has lost its power."""
-        self.signal(signal.SIGKILL, all_of_it=True)
         assert self.process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def signal(self, number: signal.Signals, *, all_of_it: bool = False) -> None:
-        """A signal to its first process, or to all of them."""
+    def stop(self) -> None:
+        """SIGTERM to its first process."""
         assert self.process is not None
-        if all_of_it:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
-        else:
-            self.process.send_signal(number)
+        self.process.terminate()
 
     async def ended(self) -> bool:
         """True if its first process is gone."""
@@ -202,7 +189,7 @@ def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder
         raise NotSoError("HAProxy is not installed; apt-get install haproxy")
     folder.mkdir(exist_ok=True)
     port, config = free_port(), folder / "haproxy.cfg"
-    config.write_text(rendered(Ports(port, models, tuple(proxies), tuple(servers)), folder))
+    config.write_text(rendered(port, models, proxies, servers, folder))
     return Balancer("haproxy", port, (program, "-db", "-f", str(config)), folder, "/_ready")
 
 

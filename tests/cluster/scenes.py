@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -236,7 +235,7 @@ class Play:
             balancer.drain("proxy2")
         load = asyncio.ensure_future(self._stream_of_requests(6.0))
         await asyncio.sleep(0.5)
-        proxy.signal(signal.SIGTERM)
+        proxy.stop()
         new, outcomes = await load, await asyncio.gather(*running)
         self.report.check("streams that run end well", {outcome.kind for outcome in outcomes}, {Kind.OK})
         self.report.check("new requests are answered", {asked.outcome.kind for asked in new}, {Kind.OK})
