@@ -1,4 +1,4 @@
-"""What is to be known of a coding agent in a run: its program, how it is asked, and how a model calls its shell."""
+"""A coding agent in a run: its program, how it gets its task, and how a model calls its shell."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CONTEXT = 131072  # of which it has so many tokens
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent. What it is told of the proxy is `setup`'s, which `vllm-tool-proxy setup` writes; here stands what a
-    run needs beside that.
+    """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the rest is what a run needs in
+    addition.
 
     `folders` are those of its programs in what npm installs; `also` is installed before it. `arguments` make it do its
     task alone, `environment` keeps it from calling home, `files` are in its home folder before anything else: a user's
@@ -58,7 +58,7 @@ class Agent:
         return self.setup.version
 
     def script(self, form: str) -> str:
-        """Return the name of the real server's script in which its model writes its call so."""
+        """Return the name of the real server's script in which the model writes its call in this form."""
         return f"{self.scripts or self.name}_{form}"
 
     def call(self, second: bool = False) -> Call:
@@ -68,20 +68,20 @@ class Agent:
         return Call(self.tool, json.loads(text))
 
     def told(self, url: str, home: str) -> Configuration:
-        """Return what it is told of a server without asking that: one that is no proxy."""
+        """Return the configuration for a server that is not a proxy and is not asked."""
         return self.setup.configure(Values(url, MODEL, CONTEXT, home=home))
 
     def words(self, more: tuple[str, ...] = (), **values: str) -> list[str]:
-        """Return the words behind its program, `more` among them."""
+        """Return the arguments of its program, including `more`."""
         first, *rest = self.arguments
         return [fill(each, values) for each in (first, *more, *rest)]
 
     def path(self, package: Path) -> str:
-        """Return what comes first on PATH; `package` is where it is installed."""
+        """Return the first folders of PATH; `package` is where the agent is installed."""
         return ":".join(str(package / fill(each, {})) for each in self.folders)
 
     def variables(self, **values: str) -> dict[str, str]:
-        """Return the environment of a run, but for PATH, HOME and what it is told of the proxy."""
+        """Return the environment of a run without PATH, HOME and the variables of `setup`."""
         return {name: fill(value, values) for name, value in self.environment.items()}
 
     def settle(self, home: Path) -> None:
@@ -94,7 +94,7 @@ class Agent:
 
 @dataclass(frozen=True)
 class Call:
-    """What the model means: a tool of the agent, and its arguments."""
+    """The call that the model intends: a tool of the agent, and its arguments."""
 
     name: str
     values: Mapping[str, Any]
@@ -117,7 +117,7 @@ def cpu() -> str:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Put the values in their places; other braces stay what they are."""
+    """Replace the placeholders by their values; other braces are unchanged."""
     for name, value in {"cpu": cpu(), **values}.items():
         text = text.replace(f"{{{name}}}", value)
     return text

@@ -46,7 +46,7 @@ def loopback_up() -> None:
 
 @contextlib.contextmanager
 def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
-    """Run the row's model server while the block lasts, unless it is `shared` by all runs; give its URL."""
+    """Run the row's model server during the block, unless it is `shared` by all runs; yield its URL."""
     if shared:
         yield shared
         return
@@ -57,7 +57,7 @@ def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
-    """Run the proxy as a user starts it, in front of `upstream`, while the block lasts; give its URL."""
+    """Run the proxy in front of `upstream` during the block, started as users start it; yield its URL."""
     port = str(processes.free_port())
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
     if rules:
@@ -74,14 +74,14 @@ def vllm_tool_proxy(command: str, agent: Agent, url: str) -> list[str]:
 
 
 class Server(NamedTuple):
-    """What an agent is told of: where it is, and whether it is the proxy."""
+    """The server for which an agent is configured: its URL, and whether it is the proxy."""
 
     url: str
     through: bool
 
 
 def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str]) -> list[str]:
-    """Tell the agent of a server; return what it is started with, its own words not among them.
+    """Configure the agent for a server; return the start of its command line.
 
     A proxy is told by the very commands of a user: before the scripted servers by `setup --write`, behind which the
     agent is started itself, with no more of the environment than its files cannot say; before the real one by `launch`
@@ -105,7 +105,7 @@ def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str])
 
 
 def ask(agent: Agent, row: Row, server: Server, folder: Path, package: Path) -> tuple[int | None, str, str]:
-    """Give the agent its task in the folder's project; return its status (None if its time was over) and its output."""
+    """Give the agent its task in the folder's project; return its exit status (None after a timeout) and its output."""
     script = f" [[script:{agent.script(row.script)}]]" if row.script else ""
     values = {
         "home": str(folder / "home"),
@@ -137,7 +137,7 @@ def ask(agent: Agent, row: Row, server: Server, folder: Path, package: Path) -> 
 
 
 def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, shared: str) -> Run:
-    """Do one run and say what came of it. Raises `NotStartedError`."""
+    """Do one run and return its result. Raises `NotStartedError`."""
     with contextlib.ExitStack() as stack:
         behind = stack.enter_context(Tap(stack.enter_context(model_server(row, agent, shared))))
         before = behind
@@ -161,22 +161,20 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, s
 def faults_upstream(
     agent: Agent, row: Row, bodies: list[dict[str, Any]], folder: Path, *, through: bool
 ) -> Iterator[str]:
-    """Say what is wrong with what reached the model server, `through` the proxy or from the agent itself, and with what
-    came from it.
-    """
+    """Yield the faults of the requests to the model server, `through` the proxy or not, and of its answers."""
     yield from checks.of_the_run(bodies, row.calls, "chat" if through else agent.dialect)
-    # A real server: what of its model's text is special tokens comes only if it is asked for.
+    # A real server sends special tokens of its model's text only on request.
     if row.script and row.written:
         yield from shape.server_faults(folder, row.written(agent))
 
 
 def _text(path: Path) -> str | None:
-    """Return what a file holds, but for one line end: a patch writes whole lines. None if it is not there."""
+    """Return the text of a file without its last line end, because a patch writes whole lines; None without a file."""
     return path.read_text(errors="replace").removesuffix("\n") if path.exists() else None
 
 
 def main(words: Sequence[str]) -> int:
-    """Do one run and write what came of it."""
+    """Do one run and write its result."""
     agent, row, side, folder, package, shared = words
     loopback_up()
     try:

@@ -19,7 +19,7 @@ from tests.support.reply import Reply, Seen, read
 
 
 class Answer(NamedTuple):
-    """An answer as it came; `whole` is false if its connection ended before it did."""
+    """A received answer; `whole` is false if its connection ended early."""
 
     status: int
     type: str
@@ -28,10 +28,10 @@ class Answer(NamedTuple):
 
 
 class _Bytes(io.BytesIO):
-    """What came on a connection, as the socket that `HTTPResponse` reads; it closes after each answer."""
+    """Received bytes, as the socket that `HTTPResponse` reads and closes after each answer."""
 
     def makefile(self, mode: str) -> _Bytes:
-        """Return the bytes, where the last answer ended."""
+        """Return the bytes after the last answer."""
         return self
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class _Bytes(io.BytesIO):
 
 
 def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
-    """Give each answer in what a server sent on one connection, to requests of these methods."""
+    """Yield the answers of a server on one connection, to requests of these methods."""
     source = _Bytes(data)
     for method in methods:
         answer = HTTPResponse(source, method=method)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
 
 
 def faults(folder: Path, dialect: str) -> Iterator[str]:
-    """Say which rules the answers on the agent's side of a run's folder break; of chat completions none are known."""
+    """Yield the rules that the answers in a run's folder to the agent break; chat completions have none."""
     if dialect not in RULES:
         return
     for request, answer in exchanges(folder):
@@ -64,7 +64,7 @@ def faults(folder: Path, dialect: str) -> Iterator[str]:
 
 
 def exchanges(folder: Path, side: str = "agent") -> Iterator[tuple[Request, Answer]]:
-    """Give what passed on a side of a run's folder, the agent's or the model server's: each request with its answer."""
+    """Yield the requests with their answers on a side of a run, the agent's or the model server's."""
     for sent in sorted(folder.glob(f"{side}-*-sent.txt")):
         asked = [*requests_in(sent.read_bytes())]
         got = sent.with_name(sent.name.replace("-sent", "-got")).read_bytes()
@@ -75,7 +75,7 @@ DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/res
 
 
 def said(folder: Path, side: str = "agent") -> list[Seen]:
-    """Return what each answer on a side of a run's folder says; what cannot be read says nothing."""
+    """Return the content of each answer on a side of a run; unreadable answers are empty."""
     found = []
     for request, answer in exchanges(folder, side):
         if request.path in DIALECTS:
@@ -87,7 +87,7 @@ def said(folder: Path, side: str = "agent") -> list[Seen]:
 
 
 class Rules(NamedTuple):
-    """A dialect's path, and what raises AssertionError for an answer of it that breaks a rule."""
+    """A dialect's path, and its checks, which raise AssertionError for an answer that breaks a rule."""
 
     path: str
     stream: Callable[[bytes], object]
@@ -112,11 +112,11 @@ RULES: Mapping[str, Rules] = {
 
 
 def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
-    """Say what is wrong with an answer; nothing for other paths than the dialect's own."""
+    """Return the fault of an answer, or "". Answers of other paths than the dialect's own have none."""
     if (request.method, request.path) != ("POST", rules.path):
         return ""
     streamed = bool(json.loads(request.body).get("stream"))
-    # Behind the last event, which the rules know, an agent may close before the chunk comes that ends the body.
+    # After the last event, which the rules check, an agent may close before the last chunk arrives.
     if not answer.whole and not (streamed and answer.status == 200):
         return "the answer is not whole"
     try:
@@ -138,7 +138,7 @@ _SECONDS = 20
 
 
 def thought_faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterator[str]:
-    """Say what became of the thought, by the run's folder, the requests that the model server got, and the server."""
+    """Yield the faults of the reasoning: it must reach the agent, and return in the next prompt."""
     answers = said(folder)
     if {each.thinking for each in answers if each.thinking} != {THOUGHT}:
         yield f"the agent got the thoughts {[each.thinking for each in answers]}"
@@ -152,7 +152,7 @@ def thought_faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterato
 
 
 def _rendered(body: Body, server: str) -> str:
-    """Return what the model server makes of a conversation; without an answer to come a script is no script."""
+    """Return the model server's prompt for a conversation, without the start of an answer."""
     asked = {"messages": body["messages"], "tools": body.get("tools"), "add_generation_prompt": False}
     request = urllib.request.Request(
         f"{server}/apply-template", json.dumps(asked).encode(), {"Content-Type": "application/json"}
@@ -162,14 +162,12 @@ def _rendered(body: Body, server: str) -> str:
     return prompt
 
 
-# A server may read this notation itself; its calls are no text then.
+# A server may parse this notation itself.
 _MARKS = ("<tool_call>", "</tool_call>")
 
 
 def server_faults(folder: Path, meant: str) -> Iterator[str]:
-    """Say what the model server said, by the run's folder, if it was never what its model was meant to write: that very
-    text, or what the server itself makes of it.
-    """
+    """Yield a fault if no answer of the model server is what its model was meant to write, as text or as parsed calls."""
     found = said(folder, "server")
     if not any(_means(each, meant) for each in found):
         yield f"the model server never sent {meant!r}, but {[(each.text, each.calls) for each in found]}"

@@ -1,4 +1,4 @@
-"""How models write a call into their text, and how they spoil its arguments: the same in every dialect."""
+"""Calls as models write them into their text, and damaged arguments: the same in every dialect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boxes: HAProxy, proxies and model servers, each a process or a group of them on 127.0.0.1."""
+"""HAProxy, proxies and model servers, each a process or a group of processes on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from tests.real.processes import ROOT, free_port
 from tests.support.scripted import PATIENCE
 
 CONFIG = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
-# What a process that is started by hand, as anybody, cannot do.
+# Directives that only work as root.
 _SYSTEM_ONLY = re.compile(r"(?m)^    (?:user|group|chroot) .*\n")
 _ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")
 _MODEL_ADDRESSES = ("192.0.2.21:8000", "192.0.2.22:8000")
 
 
 class NotSoError(Exception):
-    """A state that had to come did not."""
+    """An expected state was not reached."""
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, patience: float = PATIENCE) -> float:
-    """Wait until it holds; the seconds that it took."""
+    """Wait until it holds; return the seconds."""
     began = time.monotonic()
     while not await holds():
         if time.monotonic() - began > patience:
-            raise NotSoError(f"after {patience:.0f} s still not: {what}")
+            raise NotSoError(f"not within {patience:.0f} s: {what}")
         await asyncio.sleep(0.05)
     return time.monotonic() - began
 
 
 def haproxy_program() -> str | None:
-    """HAProxy's path, if it is installed; Debian puts it where users do not look."""
+    """Return HAProxy's path if it is installed. Debian has it in a folder outside of users' PATH."""
     return shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
 def rendered(port: int, models: int, proxies: Sequence[int], servers: Sequence[int], folder: Path) -> str:
-    """deploy/haproxy/haproxy.cfg with nothing changed but its addresses, its socket and whom it runs as."""
+    """Return deploy/haproxy/haproxy.cfg with other addresses, another socket, and without its user."""
     config = _SYSTEM_ONLY.sub("", CONFIG.read_text())
     places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in proxies), strict=True))
     places |= dict(zip(_MODEL_ADDRESSES, (f"127.0.0.1:{server}" for server in servers), strict=True))
@@ -61,14 +61,14 @@ def rendered(port: int, models: int, proxies: Sequence[int], servers: Sequence[i
         "socket /run/haproxy/admin.sock": f"socket {folder}/s",
     }
     for old, new in places.items():
-        assert config.count(old) == (2 if old in _ADDRESSES else 1), f"{old} is not in haproxy.cfg as the test knows it"
+        assert config.count(old) == (2 if old in _ADDRESSES else 1), f"{old} is not in haproxy.cfg as expected"
         config = config.replace(old, new)
     return config
 
 
 @dataclass
 class Box:
-    """A server: the command that starts it, and the path at which it answers once it is there."""
+    """A server: the command that starts it, and the path that it answers when it is ready."""
 
     name: str
     port: int
@@ -109,19 +109,19 @@ class Box:
         return False
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes: the box has lost its power."""
+        """Kill all of its processes, as a power failure does."""
         assert self.process is not None
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def stop(self) -> None:
-        """SIGTERM to its first process."""
+        """Send SIGTERM to its first process."""
         assert self.process is not None
         self.process.terminate()
 
     async def ended(self) -> bool:
-        """True if its first process is gone."""
+        """Return whether its first process has ended."""
         return self.process is None or self.process.poll() is not None
 
     def __enter__(self) -> Box:
@@ -134,14 +134,14 @@ class Box:
 
 @dataclass
 class Balancer(Box):
-    """HAProxy, and what it says of itself."""
+    """HAProxy, with its admin socket."""
 
     @property
     def socket(self) -> Path:
         return self.folder / "s"
 
     def command_line(self, words: str) -> str:
-        """The answer to a command on the admin socket."""
+        """Return the answer to a command on the admin socket."""
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(PATIENCE)
             sock.connect(str(self.socket))
@@ -152,11 +152,11 @@ class Balancer(Box):
         return b"".join(parts).decode()
 
     def states(self, backend: str = "proxies") -> dict[str, str]:
-        """The state of each server of a backend: UP, DOWN, DRAIN, with what comes behind the word left out."""
+        """Return the state of each server of a backend: UP, DOWN or DRAIN."""
         return {row["svname"]: row["status"].split()[0] for row in self._rows(backend)}
 
     def running(self) -> int:
-        """The requests that are under way at the proxies, and those at the model servers behind it."""
+        """Return the number of running requests, at the proxies and at the model servers."""
         rows = [row for backend in ("proxies", "alive", "models") for row in self._rows(backend)]
         return sum(int(row["scur"]) for row in rows)
 
@@ -166,7 +166,7 @@ class Balancer(Box):
         return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
 
     async def sees(self, *states: str, backend: str = "proxies") -> float:
-        """Wait until the servers are in these states; the seconds that it took."""
+        """Wait until the servers are in these states; return the seconds."""
 
         async def holds() -> bool:
             return [*self.states(backend).values()] == [*states]
@@ -174,16 +174,16 @@ class Balancer(Box):
         return await until(holds, f"HAProxy sees {states} in {backend}, and not {self.states(backend)}")
 
     def drain(self, name: str) -> None:
-        """No new requests for a proxy, as haproxy.cfg says it is done."""
+        """Send a proxy no new requests."""
         self.command_line(f"set server proxies/{name} state drain; set server alive/{name} state drain")
 
     def take_back(self, name: str) -> None:
-        """New requests for it again."""
+        """Send it new requests again."""
         self.command_line(f"set server proxies/{name} state ready; set server alive/{name} state ready")
 
 
 def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder: Path) -> Balancer:
-    """HAProxy in front of what listens on these ports, and on the port `models` before the model servers."""
+    """Return HAProxy in front of these ports of proxies, and on the port `models` in front of the model servers."""
     program = haproxy_program()
     if program is None:
         raise NotSoError("HAProxy is not installed; apt-get install haproxy")
@@ -225,7 +225,7 @@ class Cluster:
         port = free_port()
         where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{self.models}")
         command = (sys.executable, "-m", "proxy", "serve", *where)
-        # The key for the model server tells it who asks.
+        # The key tells the model server which proxy asks.
         return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})
 
     @property
@@ -235,11 +235,11 @@ class Cluster:
 
     @property
     def seen_file(self) -> Path:
-        """Where the model servers write what they are asked."""
+        """The file in which the model servers write their requests."""
         return self.folder / "seen"
 
     def seen(self) -> dict[str, list[str]]:
-        """Who was asked for each request, in order."""
+        """Return who received each request, in order."""
         found: dict[str, list[str]] = {}
         for line in self.seen_file.read_text().splitlines() if self.seen_file.exists() else ():
             served, id_ = line.split()
@@ -247,7 +247,7 @@ class Cluster:
         return found
 
     def load(self) -> Counter[str]:
-        """How many requests went each way, from the beginning on."""
+        """Return the number of requests per model server and proxy since the start."""
         return Counter(served for way in self.seen().values() for served in way)
 
     async def start(self) -> None:

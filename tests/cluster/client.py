@@ -1,4 +1,4 @@
-"""The clients: a request in a dialect, its answer to the last byte, and what a client would make of it."""
+"""Clients: a request in a dialect, its whole answer, and a client's result of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.dialects import Dialect, Responses
 
 # No client waits for longer than this; the longest answer takes half of it.
 LIMIT = 40.0
-# How often the official SDKs send a request again that was answered 429 or 5xx.
+# Retries of the official SDKs after 429 or 5xx.
 SDK_RETRIES = 2
 _SERVED = re.compile(r"([AB]/p[123])((?: w\d+)*)")
 
@@ -37,7 +37,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request: who it is, in which dialect and way it is asked, and how much the model is to say."""
+    """A request: its id, conversation, dialect and form, and the length of the answer."""
 
     id: str
     conversation: str
@@ -49,7 +49,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a client makes of what it got; `served` is the model server and proxy, if the answer says so."""
+    """A client's result; `served` is the model server and proxy, if the answer says so."""
 
     kind: Kind
     served: str = ""
@@ -60,21 +60,21 @@ class Outcome:
 
 @dataclass
 class Asked:
-    """A request with all its tries: the last one's outcome, and those before, each with the moment of its end."""
+    """A request with the outcome of its last try, and of earlier ones with the time of their end."""
 
     wanted: Wanted
     outcome: Outcome
     tries: list[tuple[float, Outcome]] = field(default_factory=list)
 
 
-# Where a dialect is asked, and how its streams and whole answers are read. The SDK's types would take too long.
+# Checking the SDK's types would take too long.
 DIALECTS: Mapping[str, Dialect] = {**dialects.DIALECTS, "responses": Responses(types=False)}
-# A client takes a stream with one of these for an answer, also where it is cut behind that.
+# A client takes a stream with one of these for a success, even if it is cut afterwards.
 _FINISHED = re.compile(rb'"(?:finish|stop)_reason": ?"|"type": ?"response\.output_item\.done"')
 
 
 class _Bytes:
-    """Bytes that were received, as the socket that `HTTPResponse` reads."""
+    """Received bytes, as the socket that `HTTPResponse` reads."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -101,7 +101,7 @@ def judge(data: bytes, wanted: Wanted) -> Outcome:
 
 
 def _judge_error(wanted: Wanted, answer: bench.Answer) -> Outcome:
-    """HAProxy answers all dialects with one body, which each of them can read."""
+    """Judge an error. HAProxy's own has one body, which every dialect can read."""
     try:
         told = json.loads(answer.data)
         known = bool(told["error"]["message"])
@@ -129,16 +129,16 @@ def _judge_answer(wanted: Wanted, answer: bench.Answer) -> Outcome:
 
 
 def _served(text: str, chunks: int) -> tuple[str, bool]:
-    """Who spoke, and whether that is all that there was to say."""
+    """Return who answered, and whether the text is complete."""
     found = _SERVED.match(text)
     whole = bool(found) and text.split()[1:] == [f"w{number}" for number in range(chunks)]
     return (found[1] if found else ""), whole
 
 
 def request(wanted: Wanted) -> bytes:
-    """The bytes of a request; its session is in the header that Claude Code sends.
+    """Return the bytes of a request, with the session in Claude Code's header.
 
-    The conversation's beginning is the same in each of its turns.
+    All turns of a conversation begin with the same messages.
     """
     dialect = DIALECTS[wanted.dialect]
     asked = f"request={wanted.id} chunks={wanted.chunks} pause={wanted.pause}"
@@ -151,7 +151,7 @@ def request(wanted: Wanted) -> bytes:
 
 
 async def ask(port: int, wanted: Wanted) -> Outcome:
-    """One try; it ends within the limit, whatever happens."""
+    """Make one try, which ends within the limit."""
     got = bytearray()
     try:
         await asyncio.wait_for(_receive(port, request(wanted), got), LIMIT)
@@ -177,7 +177,7 @@ async def _receive(port: int, data: bytes, got: bytearray) -> None:
 
 
 async def ask_as_sdks_do(port: int, wanted: Wanted) -> Asked:
-    """Up to three tries, as the official SDKs make them: again after 429 and 5xx, after what Retry-After says."""
+    """Make up to three tries like the official SDKs: after 429 and 5xx, when Retry-After says."""
     asked = Asked(wanted, await ask(port, wanted))
     while asked.outcome.kind is Kind.STATUS and asked.outcome.status in (429, *range(500, 600)):
         asked.tries.append((time.monotonic(), asked.outcome))
@@ -189,7 +189,7 @@ async def ask_as_sdks_do(port: int, wanted: Wanted) -> Asked:
 
 
 async def get(port: int, path: str, method: str = "GET", headers: str = "") -> tuple[int, dict[str, str], bytes]:
-    """Status, headers (names in lower case) and body of a path; `headers` are sent as they are."""
+    """Return status, headers (names in lower case) and body of a path; `headers` are sent verbatim."""
     got = bytearray()
     top = f"{method} {path} HTTP/1.1\r\nHost: models.test\r\nContent-Length: 0\r\nConnection: close\r\n{headers}\r\n"
     await asyncio.wait_for(_receive(port, top.encode(), got), LIMIT)
