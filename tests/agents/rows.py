@@ -126,10 +126,10 @@ def _codex(name: str, expected: str = "ok/2", **said: Any) -> Row:
 ROWS = (
     _real("hermes"),
     _real("tools"),
-    # The server's own parser fails after the first words, so one more request is needed. The proxy sends it if the client
-    # has received nothing yet. Otherwise Claude Code sends it, without a stream, unless a block was stopped; by then the
-    # proxy parses. Clients of chat completions get the error instead. Their next request works, and with `parse: proxy`
-    # in the model's entry the first one does.
+    # The server's own parser fails after the first words, so one more request is needed. The proxy sends it if the
+    # client has received nothing yet. Otherwise Claude Code sends it, without a stream, unless a block was stopped; by
+    # then the proxy parses. Clients of chat completions get the error instead. Their next request works, and with
+    # `parse: proxy` in the model's entry the first one does.
     _real("coder", "ok/3", pi="CRASH/1", qwen="CRASH/1", cline="CRASH/1"),
     _real("fence"),
     # The model opens its reasoning itself, or its template does in the prompt.

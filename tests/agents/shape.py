@@ -167,7 +167,7 @@ _MARKS = ("<tool_call>", "</tool_call>")
 
 
 def server_faults(folder: Path, meant: str) -> Iterator[str]:
-    """Yield a fault if no answer of the model server is what its model was meant to write, as text or as parsed calls."""
+    """Yield a fault if no answer of the model server is what its model was meant to write, as text or parsed."""
     found = said(folder, "server")
     if not any(_means(each, meant) for each in found):
         yield f"the model server never sent {meant!r}, but {[(each.text, each.calls) for each in found]}"

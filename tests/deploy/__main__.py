@@ -46,14 +46,14 @@ def main() -> int:
     start = time.monotonic()
     try:
         subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
-        tell("shellcheck has nothing to say")
+        tell("shellcheck finds nothing")
         check_wheels()
         with Upstream() as upstream, Host(folder, upstream.url) as host:
             for step in STEPS:
                 step(host, upstream)
         live.check(folder, tell)
     except BaseException:
-        print(f"FAILED; what was said is in {folder}", file=sys.stderr)
+        print(f"FAILED; the output is in {folder}", file=sys.stderr)
         raise
     shutil.rmtree(folder)
     print(f"all of it in {time.monotonic() - start:.0f} s")
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def install_packages() -> None:
-    """What Debian and Ubuntu call the programs that are not here."""
+    """Install the missing programs on Debian or Ubuntu."""
     path = f"{os.environ['PATH']}:/usr/sbin"
     missing = sorted({package for program, package in NEEDED.items() if not shutil.which(program, path=path)})
     if missing:
@@ -111,7 +111,7 @@ def first(host: Host, upstream: Upstream) -> None:
 
 
 def second(host: Host, upstream: Upstream) -> None:
-    """A newer version while a stream runs and requests come."""
+    """Deploy a newer version during a stream and requests."""
     old, pid = host.current, (host.folder / "pid").read_text()
     stale = [f"0.0.{number}-2020010{number}T000000Z" for number in range(1, 7)]
     for name in stale:
@@ -135,7 +135,7 @@ def second(host: Host, upstream: Upstream) -> None:
 
 
 def refused(host: Host, message: str, **how: Path) -> None:
-    """A deployment that changes nothing at all."""
+    """Check that a deployment is refused and changes nothing."""
     before = (host.current, host.releases, host.health()["worker"])
     done = host.deploy(**how)
     assert done.returncode == 1 and message in done.stderr, done.stderr
@@ -144,7 +144,7 @@ def refused(host: Host, message: str, **how: Path) -> None:
 
 
 def broken(host: Host, upstream: Upstream) -> None:
-    """Code that cannot be loaded, rules that cannot be used, and two at once."""
+    """Refuse code that cannot be loaded, unusable rules, and a second deployment at the same time."""
     import_error = {"proxy/app.py": ("from __future__ import annotations\n", "import no_such_module\n")}
     refused(host, "No module named 'no_such_module'", checkout=checkout(host.folder / "broken", "9.0.1", import_error))
     tell("a release that cannot be loaded: refused, nothing changed")
@@ -168,11 +168,11 @@ def sick(host: Host, upstream: Upstream) -> None:
     assert [name for name in host.releases if name.startswith("9.0.2-")] == [
         name for name in host.releases if name.endswith(".failed")
     ]
-    tell("a release that starts and is not healthy: rolled back by itself")
+    tell("a release that starts and is not healthy: rolled back automatically")
 
 
 def back(host: Host, upstream: Upstream) -> None:
-    """Back to the release before, no further, and forward again by its name."""
+    """Roll back one release, no further, and return by name."""
     new = host.current
     assert (done := host.deploy("--rollback")).returncode == 0, done.stderr
     assert host.health()["version"] == __version__ and host.asked_of_systemctl() == ["reload"]
@@ -184,7 +184,7 @@ def back(host: Host, upstream: Upstream) -> None:
 
 
 def restarted(host: Host, upstream: Upstream) -> None:
-    """What the master itself has loaded is another one in the release before."""
+    """Restart if the other release has another gunicorn."""
     (metadata,) = (host.root / "releases").glob(f"{__version__}-*/venv/lib/python*/site-packages/gunicorn-*/METADATA")
     text = metadata.read_text()
     metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 27.0.0", text))

@@ -1,4 +1,4 @@
-"""A host to deploy to: a real sshd on loopback, the stand-in for systemctl, and what only this host has."""
+"""A host to deploy to: a real sshd on loopback, and the stand-in for systemctl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOURCES = ("proxy", "systemd", "setup.cfg", "pyproject.toml", "README.md", "LICE
 
 
 class Host:
-    """A context manager: sshd with keys of its own, in `folder`, which nobody else's ssh knows of."""
+    """A context manager: sshd with its own keys in `folder`."""
 
     def __init__(self, folder: Path, upstream: str) -> None:
         self.folder = folder
@@ -119,7 +119,7 @@ class Host:
         return {path.name for path in (self.root / "releases").iterdir()}
 
     def asked_of_systemctl(self) -> list[str]:
-        """The commands that changed something, since the last time this was asked."""
+        """Return the commands that changed something since the last call."""
         path = self.folder / "systemctl.log"
         words = [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
         path.write_text("")
@@ -127,7 +127,7 @@ class Host:
 
 
 def checkout(folder: Path, version: str, changes: dict[str, tuple[str, str]] | None = None) -> Path:
-    """A checkout of another version; `changes` are texts to replace, by file."""
+    """Return a checkout of another version; `changes` are texts to replace, by file."""
     copy_of(SOURCES, folder)
     init = folder / "proxy" / "__init__.py"
     changed = init.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""What goes through the proxy while it is deployed: a stream that lasts, and short requests one after the other."""
+"""Traffic during a deployment: a long stream, and short requests one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content"
 
 
 class Upstream(Threaded[Listener]):
-    """A context manager: a model server whose streams go on until they are told to end."""
+    """A context manager: a model server whose streams run until `end` is set."""
 
     def __init__(self) -> None:
         self.end = threading.Event()

@@ -1,4 +1,4 @@
-"""What one request of the soak is about: what the model server will do, how the client behaves, what may come of it.
+"""One request of the soak: the model server's script, the client's behaviour, and the possible outcomes.
 
 Everything random about a request is decided here, before it is sent, so that its outcome can be judged.
 """
@@ -48,13 +48,13 @@ class Leave(Enum):
 
 
 Script: TypeAlias = "Callable[[Said, random.Random], list[Action]]"
-# What may come of a request; an error's status is as chat clients know it.
+# Outcomes of a request; an error has the status of chat clients.
 OK, EVENT, LEFT = "ok", "error event", "left"
 
 
 @dataclass
 class Said:
-    """What the model says in this request: words, then perhaps a call, in the text or structured."""
+    """The model's reply: words, and perhaps a call, in the text or structured."""
 
     words: str
     call: str = ""
@@ -94,7 +94,7 @@ BROKEN = frozenset((EVENT, status(502)))
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind: how it is scripted for a streamed request and for a whole one, what may come of it, and how often.
+    """One kind: its scripts for streamed and whole requests, their outcomes, and its weight.
 
     `whole` None: a stream is always asked for; `streamed` None: never.
     """

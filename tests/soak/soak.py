@@ -119,11 +119,11 @@ class Soak:
         self._counts.unexpected.append(f"{what}: {why}")
 
     def _descriptors(self) -> tuple[int, int]:
-        """Those of the master, and the most that one worker has."""
+        """Return the descriptors of the master, and the most that one worker has."""
         return self._master.num_fds(), max(each.num_fds() for each in self._master.children())
 
     async def _load(self) -> None:
-        """The clients, and what goes on around them, until the time is over."""
+        """Run the clients, reloads and refusals until the time is over."""
         clients = [self._client(random.Random(self._rng.random())) for _ in range(self._clients)]
         around = [
             asyncio.create_task(each) for each in (self._reload(), self._hang_up(), self._refuse(), self._sample())
@@ -135,7 +135,7 @@ class Soak:
         return time.monotonic() >= self._began + self._seconds
 
     async def _sleep(self, seconds: float) -> None:
-        """So long, but no longer than the time that is left."""
+        """Sleep, but no longer than the remaining time."""
         await asyncio.sleep(max(0.0, min(seconds, self._began + self._seconds - time.monotonic())))
 
     async def _client(self, rng: random.Random) -> None:
@@ -166,7 +166,7 @@ class Soak:
             self._unexpected(repr(plan), f"{result.outcome} {result.why}")
 
     async def _reload(self) -> None:
-        """Settings and rules are read anew, every few seconds."""
+        """Reload settings and rules every few seconds."""
         while not self._over:
             await self._sleep(5)
             self._counts.reloads[f"/_reload {await asyncio.to_thread(self._posted)}"] += 1
@@ -183,7 +183,7 @@ class Soak:
             self._counts.reloads["SIGHUP"] += 1
 
     async def _refuse(self) -> None:
-        """Now and then nobody listens at the model server's port."""
+        """Close the model server's port now and then."""
         while not self._over:
             await self._sleep(5 + 10 * self._rng.random())
             self._upstream.refuse()
@@ -191,7 +191,7 @@ class Soak:
             self._upstream.listen()
 
     async def _sample(self) -> None:
-        """What the workers have, once a second."""
+        """Measure the workers, once a second."""
         while not self._over:
             await self._sleep(1)
             now = time.monotonic() - self._began
@@ -200,7 +200,7 @@ class Soak:
                     self._samples.append(Sample(now, measured(self._master.children())))
 
     async def _idle(self, before: tuple[int, int]) -> None:
-        """Nothing is under way any more, and nothing is left open, soon after the last client has gone."""
+        """Check that nothing is running or open soon after the last client has left."""
         deadline = time.monotonic() + IDLE * self._patience
         while (left := await asyncio.to_thread(self._under_way, before)) and time.monotonic() < deadline:
             await asyncio.sleep(0.2)
@@ -222,7 +222,7 @@ class Soak:
         return ""
 
     def _check_requests(self) -> None:
-        """Each request went up once at most and has one line in a log without errors; its model server was let go."""
+        """Check that each request was sent upstream at most once and has one line in a log without errors."""
         for id_, count in self._upstream.requests.items():
             if count > 1 and id_ in self._answered:
                 self._unexpected(id_, f"the model server was asked {count} times")
