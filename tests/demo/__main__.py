@@ -37,7 +37,7 @@ HEADS = ("agent", "the model wrote", "the server sent", "through the proxy, the 
 
 
 class OutOfTimeError(BaseException):
-    """The demo's time is over. No `Exception`, lest a handler of other errors takes it for one of those."""
+    """The demo's time is over. Not an `Exception`, so that no handler of other errors catches it."""
 
 
 def arguments() -> argparse.Namespace:
@@ -69,7 +69,7 @@ def main() -> int:
                 print(f"The trained model did not answer: {error}\n")
             signal.alarm(0)
     except (processes.NotStartedError, OutOfTimeError) as error:
-        print(f"The demo did not come to its end: {error}", file=sys.stderr)
+        print(f"The demo did not finish: {error}", file=sys.stderr)
         return 1
     finally:
         signal.alarm(0)

@@ -36,7 +36,7 @@ class Case:
             return Reply("", [], "", 0, 0.0, f"{type(error).__name__}: {error}")
 
     def faults(self, reply: Reply) -> list[str]:
-        """Say in what `reply` is not what the agent must get; nothing if it is."""
+        """Return the differences of `reply` from what the agent must get."""
         if reply.error:
             return [f"error: {reply.error}"]
         calls = [_meaning(*call) for call in reply.calls]
@@ -48,12 +48,12 @@ class Case:
         return [f"unexpected {what}" for what, holds in checks.items() if not holds]
 
     def _is_text(self, text: str) -> bool:
-        """Beside calls, blank space is nobody's loss; a reply without calls must be what the model wrote."""
+        """Next to calls, blanks do not count; a reply without calls must be verbatim."""
         return text.strip() == self.text if self.calls else text == self.text
 
 
 def _meaning(name: str, arguments: str) -> tuple[str, Any]:
-    """Return a call as an agent takes it; arguments that are no JSON stay a string, which nothing expects."""
+    """Return a call as an agent reads it. Arguments that are not JSON stay a string, which no case expects."""
     try:
         return name, json.loads(arguments)
     except ValueError:

@@ -17,14 +17,14 @@ from tests.real import processes
 from tests.support.scripted import PATIENCE
 
 FOLDER = Path(__file__).parent
-# What the model file depends on, beside the scripts themselves.
+# Sources of the model file, in addition to the scripts.
 SOURCES = ("parrot.py", "script.jinja", "chatml_tools.jinja")
 
 Scripts = Mapping[str, Sequence[str]]
 
 
 def available() -> bool:
-    """Say whether what a server needs is installed (the extra `real`)."""
+    """Return whether the extra `real` is installed."""
     return all(importlib.util.find_spec(name) for name in ("xllamacpp", "gguf", "numpy"))
 
 
@@ -48,7 +48,7 @@ def model(scripts: Scripts, cache: Path) -> Path:
     path = cache / f"parrot-{key}.gguf"
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # Under its name only when it is whole: two processes may build at the same time.
+        # It gets its name when it is complete, because two processes may build it at the same time.
         unfinished = path.with_suffix(f".{os.getpid()}")
         parrot.build(scripts, unfinished)
         unfinished.replace(path)
@@ -67,9 +67,9 @@ def _thinking_template(folder: Path) -> Path:
 class LlamaServer(contextlib.ExitStack):
     """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
 
-    The model is kept in the folder `cache`, and in a temporary folder without one. `template` is the file of another
-    chat template than the model's own. With `thinks` it reads earlier thoughts (`thinking.jinja`), and the server
-    leaves those of a reply in its text. `context` is how many tokens it has.
+    The model is kept in the folder `cache`, or in a temporary one. `template` is a file with another chat template. With
+    `thinks` the template reads earlier reasoning (`thinking.jinja`), and the server leaves new reasoning in the text.
+    `context` is its length in tokens.
     """
 
     def __init__(

@@ -25,9 +25,9 @@ FOLDER = Path(__file__).parent
 TEMPLATE = FOLDER / "chatml_tools.jinja"
 NAME = "tiny"
 PATIENCE = 300.0
-# What the model depends on.
+# Sources of the model.
 SOURCES = ("vllm_model.py", "scripts.json")
-# Nothing is asked of the internet; one thread each, and a small cache: a small machine shall do.
+# No internet, one thread each and a small cache, for small machines.
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -44,7 +44,7 @@ Scripts = Mapping[str, Sequence[str]]
 
 
 def environment() -> Path:
-    """Return the folder of the virtual environment that vLLM is in, or is to be in."""
+    """Return the folder of vLLM's virtual environment, which may not exist yet."""
     named = os.environ.get("TOOL_PROXY_VLLM")
     return Path(named) if named else processes.ROOT / ".venv" / "vllm"
 
@@ -128,17 +128,17 @@ class VllmServer(contextlib.ExitStack):
         return self
 
     def posted(self) -> list[tuple[str, int]]:
-        """Path and status of each request that has been answered, or whose answer has begun."""
+        """Return path and status of each request whose answer has begun."""
         assert self._log is not None, "it has not been started"
         log = self._log.read_text(encoding="utf-8", errors="replace")
         return [(path, int(status)) for path, status in _POSTED.findall(log)]
 
     def finished(self) -> int:
-        """How many requests vLLM has answered to their end; those that it aborted are none of them."""
+        """Return the number of requests that vLLM has completed, without aborted ones."""
         return total(self._metrics(), "vllm:request_success_total")
 
     def awaits(self, unfinished: int, patience: float = 60) -> bool:
-        """True as soon as so many requests run or wait; False if that never comes."""
+        """Wait until this number of requests run or wait; return False if that never happens."""
         deadline = time.monotonic() + patience
         while True:
             text = self._metrics()
@@ -167,6 +167,6 @@ class VllmServer(contextlib.ExitStack):
 
 
 def total(metrics: str, name: str) -> int:
-    """The sum of a metric over all its labels, out of what /metrics says."""
+    """Return the sum of a metric over all its labels."""
     values = (line.rpartition(" ") for line in metrics.splitlines() if not line.startswith("#"))
     return int(sum(float(value) for key, _, value in values if key.partition("{")[0] == name))

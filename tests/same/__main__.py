@@ -18,7 +18,7 @@ from tests.same.cases import ROOT, as_json, cases
 from tests.support.sources import at_commit
 
 ASK = Path(__file__).with_name("ask.py")
-# So much of the answers must be no error, or nothing was compared.
+# Share of the answers that must not be errors; otherwise nothing was compared.
 LEAST = 0.9
 # How many differences are shown.
 SHOWN = 5
