@@ -26,15 +26,13 @@ class Agent:
     """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the rest is what a run needs in
     addition.
 
-    `folders` are those of its programs in what npm installs; `also` is installed before it. `arguments` make it do its
-    task alone, `environment` keeps it from calling home, `files` are in its home folder before anything else: a user's
-    own configuration. In all of them stand `{home}`, `{project}`, `{prompt}`, `{patience}` (after so many seconds an
-    agent that has a time-out for its task ends by itself) and `{cpu}` (x64 or arm64) for what they are in a run.
-    `scripts` is how the names of its scripts begin, if not with its own.
+    `folders` have its programs, below npm's folder; `also` is installed first. `arguments` make it do its task
+    unattended, `environment` keeps it from calling home, and `files` are a user's own configuration in its home folder.
+    Placeholders in them are `{home}`, `{project}`, `{prompt}`, `{patience}` (the timeout of the agent's task) and `{cpu}`
+    (x64 or arm64). `scripts` is the prefix of the names of its scripts, if it is not the agent's name.
 
-    `dialect` names the API that it speaks: the one in which a server is asked when no proxy is between. `tool` is its
-    shell, and `takes` what that is called with, the command line at `{command}`. In rows where it asks its model
-    `extra` requests more (it has its session named), there are so many more.
+    `dialect` is the API that it speaks without the proxy. `tool` is its shell, and `takes` the shell's arguments, with
+    the command line at `{command}`. It sends `extra` more requests, for example to name its session.
     """
 
     setup: Setup

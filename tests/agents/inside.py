@@ -1,7 +1,7 @@
 """`python -m tests.agents.inside AGENT ROW SIDE FOLDER PACKAGE URL`: one run, within namespaces of its own.
 
-Starts the model server of the row unless `URL` says where one is, the proxy if `SIDE` is `with`, and the agent out of
-the folder `PACKAGE`; writes what came of it to `FOLDER/run.json`, and what passed between them beside it.
+Starts the model server of the row unless `URL` has one, the proxy if `SIDE` is `with`, and the agent from the folder
+`PACKAGE`. Writes the results to `FOLDER/run.json`, with the traffic next to it.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class Server(NamedTuple):
 def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str]) -> list[str]:
     """Configure the agent for a server; return the start of its command line.
 
-    A proxy is told by the very commands of a user: before the scripted servers by `setup --write`, behind which the
-    agent is started itself, with no more of the environment than its files cannot say; before the real one by `launch`
-    alone. A server without a proxy is told of as `setup` would.
+    For the proxy, the commands are those of a user: `setup --write` in front of scripted servers, with the variables
+    that files cannot express, and `launch` in front of the real one. For a server without a proxy, the configuration is
+    written as `setup` would.
     """
     home = environment["HOME"]
     agent.settle(Path(home))

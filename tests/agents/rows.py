@@ -1,7 +1,7 @@
 """The rows of the matrix: what the model server does, and the expected result with the proxy in front of it.
 
-A row of the real llama.cpp server names its script. All others are streams of a scripted server: `chat` in the dialect
-that the proxy asks for, and by the agent's own dialect what a server with the same fault sends to an agent directly.
+A row of the real llama.cpp server names its script. All others are streams of a scripted server: `chat` for the proxy,
+and in the agent's own dialect what a server with the same fault sends directly.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SAID = {"chat": chat.REPLIES, "messages": native.IN_MESSAGES, "responses": nativ
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `expected` is the cell with the proxy, but for the agents that `others` names, a glob on it; `calls` is
-    how many the model makes, `written` what it says where it writes its call into the text, as that of a real server
-    does. A server that is `cut` ends the connection in the midst of its reply; one with a `refusal` answers with that
-    status and those words.
+    """One row.
 
-    A row that is not for all agents says for which (`agents`). `arguments` are given to the agent beside its own, and
-    `told` must stand in what it prints, or in the file `notes` below its home; `environment` is set over its own.
-    `rules` are the proxy's. In a row that `thinks` the model says a thought in its
-    text first: the agent must have it as one, and give it back to the prompt of its next request.
+    `expected` is the cell with the proxy, a glob; `others` has those of some agents. `calls` is the number of the
+    model's calls, `written` its text if it writes its call as text. A server that is `cut` ends the connection in the middle of
+    its reply; one with a `refusal` answers with that status and message.
 
-    `without` has the cell without a proxy, by the agent's dialect or its name, a glob too; what it does not name may be
-    anything. An agent has so many `seconds` to end; one that has a time-out of its own, its `patience`, has less.
+    `agents` are the agents of the row, if not all. `arguments` are added to the agent's own, `environment` replaces its
+    variables, and `rules` are the proxy's. The agent's output, or the file `notes` below its home, must contain `told`.
+    If the model `thinks`, its text begins with reasoning, which the agent must get as reasoning and send back.
+
+    `without` has the cell without a proxy, by the agent's dialect or name, also a glob; other agents may have any cell.
+    An agent has this many `seconds`, and less for its own timeout, its `patience`.
     """
 
     name: str

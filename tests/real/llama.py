@@ -67,9 +67,9 @@ def _thinking_template(folder: Path) -> Path:
 class LlamaServer(contextlib.ExitStack):
     """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
 
-    The model is kept in the folder `cache`, or in a temporary one. `template` is a file with another chat template. With
-    `thinks` the template reads earlier reasoning (`thinking.jinja`), and the server leaves new reasoning in the text.
-    `context` is its length in tokens.
+    The model is kept in the folder `cache`, or in a temporary one. `template` is a file with another chat template.
+    With `thinks`, the template reads earlier reasoning (`thinking.jinja`), and the server leaves new reasoning in the
+    text. `context` is its length in tokens.
     """
 
     def __init__(
