@@ -28,8 +28,8 @@ class Agent:
 
     `folders` have its programs, below npm's folder; `also` is installed first. `arguments` make it do its task
     unattended, `environment` keeps it from calling home, and `files` are a user's own configuration in its home folder.
-    Placeholders in them are `{home}`, `{project}`, `{prompt}`, `{patience}` (the timeout of the agent's task) and `{cpu}`
-    (x64 or arm64). `scripts` is the prefix of the names of its scripts, if it is not the agent's name.
+    Placeholders in them are `{home}`, `{project}`, `{prompt}`, `{patience}` (the timeout of the agent's task) and
+    `{cpu}` (x64 or arm64). `scripts` is the prefix of the names of its scripts, if it is not the agent's name.
 
     `dialect` is the API that it speaks without the proxy. `tool` is its shell, and `takes` the shell's arguments, with
     the command line at `{command}`. It sends `extra` more requests, for example to name its session.

@@ -25,8 +25,8 @@ class Row:
     """One row.
 
     `expected` is the cell with the proxy, a glob; `others` has those of some agents. `calls` is the number of the
-    model's calls, `written` its text if it writes its call as text. A server that is `cut` ends the connection in the middle of
-    its reply; one with a `refusal` answers with that status and message.
+    model's calls, `written` its text if it writes its call as text. A server that is `cut` ends the connection in the
+    middle of its reply; one with a `refusal` answers with that status and message.
 
     `agents` are the agents of the row, if not all. `arguments` are added to the agent's own, `environment` replaces its
     variables, and `rules` are the proxy's. The agent's output, or the file `notes` below its home, must contain `told`.
