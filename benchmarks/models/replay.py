@@ -94,7 +94,7 @@ def replaying(model: str, reply: Callable[[Json], Reply]) -> Iterator[str]:
         server.shutdown()
 
 
-def receive(url: str, request: Json) -> Reply:
+def receive(url: str, request: Json, headers: Mapping[str, str] | None = None) -> Reply:
     """Send a chat completion request, streamed or not, and return the whole reply."""
     if not request.get("stream"):
         return ask(url, request)
@@ -102,7 +102,8 @@ def receive(url: str, request: Json) -> Reply:
     began = time.monotonic()
     with requests.Session() as session:
         session.trust_env = False
-        with session.post(f"{url}/v1/chat/completions", json=request, stream=True, timeout=PATIENCE) as answer:
+        where = f"{url}/v1/chat/completions"
+        with session.post(where, json=request, headers=headers, stream=True, timeout=PATIENCE) as answer:
             if not answer.ok:
                 return Reply("", [], "", 0, answer.elapsed.total_seconds(), f"{answer.status_code} {answer.text[:300]}")
             for line in answer.iter_lines():

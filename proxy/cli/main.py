@@ -1,6 +1,6 @@
 """The command `vllm-tool-proxy`: its subcommands, their options, and their exit statuses.
 
-An error is one line on standard error, with exit status 2 unless docs/agents.md says otherwise; Ctrl-C exits with 130.
+An error is one line on standard error, with exit status 2 unless --help says otherwise; Ctrl-C exits with 130.
 `python -m proxy.cli.main PID [options]` serves for as long as the process PID lives.
 """
 

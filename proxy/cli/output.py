@@ -12,7 +12,7 @@ NAME = "vllm-tool-proxy"
 
 
 class Status(IntEnum):
-    """The exit status; docs/agents.md lists them."""
+    """Exit statuses of `setup` and `launch`; their --help lists them."""
 
     DONE = 0
     NOT_WRITTEN = 1  # a file cannot be merged, or has changed since

@@ -1,31 +1,30 @@
 """`python -m tests.agents`: real coding agents against bad model servers, without and with the proxy.
 
-Every cell is a run of the agent as its user runs it, headless, in an empty git repository, alone in a network of its
-own: the model calls the agent's shell to write proof.txt, and when it has the result it says that it is done. What the
-agent is told of the proxy is what `vllm-tool-proxy setup` writes, or `launch` says. The rows are model servers
-(`rows`): a real llama.cpp server with scripted tokens, asked directly at its own endpoint for the agent's dialect and
-through the proxy at its chat endpoint; and a scripted server for each fault of the field. What a cell says, with the
-number of requests that reached the model server:
+Every cell is a run of the agent as its user runs it: headless, in an empty git repository, alone in a network of its
+own. The model calls the agent's shell to write proof.txt, and after the result it says that it is done. The agent is
+configured by `vllm-tool-proxy setup` or started by `launch`. The rows are model servers (`rows`): a real llama.cpp
+server with scripted tokens, which is asked directly at its endpoint for the agent's dialect, and through the proxy at
+its chat endpoint; and a scripted server for each fault seen in the field. A cell has one of these words, and the number
+of requests that reached the model server:
 
     ok            the file is there with the right content, and the last words arrived
     TEXT          no file: the call was shown to the user as prose
     SILENT        no file, no error, nothing said
-    toolerr       a turn was lost: the call failed, was told so, and the model went on
-    lost-call     of two calls only one was done
-    ran,no-final  the file is there, the last words are not
-    wrong-file    the file holds something else
-    upstream      all went well, but a request that reached the model server was none, or the call's result never did,
-                  or a real server never sent what its model writes
+    toolerr       a turn was lost: the call failed, and the model went on with the error
+    lost-call     only one of two calls was executed
+    ran,no-final  the file is there, but the last words did not arrive
+    wrong-file    the file has other content
+    upstream      all went well, but the model server got an invalid request, or never the call's result, or a real
+                  server never sent what its model writes
     prefix        all went well, but a request did not begin with the one before it: the prompt cache is lost (C8)
-    thought       all went well, but the model's thought did not arrive as one, or did not go back
-    shape         an answer of the proxy broke a rule of the dialect, whatever the agent made of it
+    thought       all went well, but reasoning did not arrive as reasoning, or was not sent back
+    shape         an answer of the proxy broke a rule of the dialect, whatever the agent did with it
     CRASH         the agent ended with an error; `CRASH,ran`: after it had made the file
     HANG          the agent did not end within its time
-    -             the fault cannot be said in the agent's dialect
+    -             the agent's dialect cannot express the fault
 
-AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. What came of each run is kept;
---table FILE writes a table of all that is kept into a page, between its two marks; what that page shows of agents in
-their present version, and is not kept here, stays.
+AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. --table FILE updates the table
+between the two marks of a page: these runs replace their cells; the others stay if their agent has the same version.
 
 Exit status 0 means that every cell with the proxy is what `rows` expects of it.
 """
@@ -43,10 +42,10 @@ from pathlib import Path
 
 from tests.agents import inside, namespace
 from tests.agents.agent import Agent
-from tests.agents.install import CACHE, NotInstalledError, installed
+from tests.agents.install import NotInstalledError, installed
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run, cell
-from tests.agents.results import BEGIN, Page, Results, with_table
+from tests.agents.results import Results
 from tests.agents.rows import BY_NAME, ROWS, Row
 from tests.real import llama
 
@@ -56,7 +55,6 @@ WIDTHS = (18, 14, 14)
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.agents",
         description=__doc__,
@@ -89,20 +87,18 @@ def main() -> int:
     rows = [BY_NAME[name] for name in asked.row] if asked.row else ROWS
     keep = asked.keep.resolve() if asked.keep else None
     began, wrong = time.monotonic(), list[str]()
-    results = Results(CACHE / "results.json")
+    results = Results(asked.table)
     try:
         for agent in agents:
             wrong += matrix(agent, rows, asked.side or SIDES, keep, results)
     except (NotInstalledError, namespace.NoRunError) as error:
-        print(f"The matrix did not come to its end: {error}", file=sys.stderr)
+        print(f"The matrix did not finish: {error}", file=sys.stderr)
         return 1
+    finally:
+        results.write(ROWS)
     print()
     for each in wrong:
         print(each, end="\n\n")
-    if asked.table:
-        page = Page(asked.table.read_text(encoding="utf-8"), BEGIN)
-        made = results.table(AGENTS.values(), ROWS, page=page)
-        asked.table.write_text(with_table(page.text, made), encoding="utf-8")
     print(verdict(wrong), f"({time.monotonic() - began:.0f} s)")
     return 1 if wrong else 0
 
@@ -160,7 +156,6 @@ def shown(run: Future[Run] | str) -> str:
 
 
 def line(cells: Sequence[str]) -> str:
-    """Return the cells in their columns."""
     return "".join(text.ljust(width) for text, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 
@@ -185,7 +180,6 @@ def unexpected(agent: Agent, row: Row, run: Run, side: str = "with") -> str:
 
 
 def verdict(wrong: Sequence[str]) -> str:
-    """Return the result in one line."""
     return f"FAILED: {len(wrong)} cells are not as expected." if wrong else "OK: as expected."
 
 

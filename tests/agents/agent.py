@@ -1,4 +1,4 @@
-"""What is to be known of a coding agent in a run: its program, how it is asked, and how a model calls its shell."""
+"""A coding agent in a run: its program, how it gets its task, and how a model calls its shell."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ CONTEXT = 131072  # of which it has so many tokens
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent. What it is told of the proxy is `setup`'s, which `vllm-tool-proxy setup` writes; here stands what a
-    run needs beside that.
+    """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the rest is what a run needs in
+    addition.
 
-    `folders` are those of its programs in what npm installs; `also` is installed before it. `arguments` make it do its
-    task alone, `environment` keeps it from calling home, `files` are in its home folder before anything else: a user's
-    own configuration. In all of them stand `{home}`, `{project}`, `{prompt}`, `{patience}` (after so many seconds an
-    agent that has a time-out for its task ends by itself) and `{cpu}` (x64 or arm64) for what they are in a run.
-    `scripts` is how the names of its scripts begin, if not with its own.
+    `folders` have its programs, below npm's folder; `also` is installed first. `arguments` make it do its task
+    unattended, `environment` keeps it from calling home, and `files` are a user's own configuration in its home folder.
+    Placeholders in them are `{home}`, `{project}`, `{prompt}`, `{patience}` (the timeout of the agent's task) and
+    `{cpu}` (x64 or arm64). `scripts` is the prefix of the names of its scripts, if it is not the agent's name.
 
-    `dialect` names the API that it speaks: the one in which a server is asked when no proxy is between. `tool` is its
-    shell, and `takes` what that is called with, the command line at `{command}`. In rows where it asks its model
-    `extra` requests more (it has its session named), there are so many more.
+    `dialect` is the API that it speaks without the proxy. `tool` is its shell, and `takes` the shell's arguments, with
+    the command line at `{command}`. It sends `extra` more requests, for example to name its session.
     """
 
     setup: Setup
@@ -51,16 +49,14 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """Its name, in `setup` and here."""
         return self.setup.name
 
     @property
     def version(self) -> str:
-        """The version that is run."""
         return self.setup.version
 
     def script(self, form: str) -> str:
-        """Return the name of the real server's script in which its model writes its call so."""
+        """Return the name of the real server's script in which the model writes its call in this form."""
         return f"{self.scripts or self.name}_{form}"
 
     def call(self, second: bool = False) -> Call:
@@ -70,20 +66,20 @@ class Agent:
         return Call(self.tool, json.loads(text))
 
     def told(self, url: str, home: str) -> Configuration:
-        """Return what it is told of a server without asking that: one that is no proxy."""
+        """Return the configuration for a server that is not a proxy and is not asked."""
         return self.setup.configure(Values(url, MODEL, CONTEXT, home=home))
 
     def words(self, more: tuple[str, ...] = (), **values: str) -> list[str]:
-        """Return the words behind its program, `more` among them."""
+        """Return the arguments of its program, including `more`."""
         first, *rest = self.arguments
         return [fill(each, values) for each in (first, *more, *rest)]
 
     def path(self, package: Path) -> str:
-        """Return what comes first on PATH; `package` is where it is installed."""
+        """Return the first folders of PATH; `package` is where the agent is installed."""
         return ":".join(str(package / fill(each, {})) for each in self.folders)
 
     def variables(self, **values: str) -> dict[str, str]:
-        """Return the environment of a run, but for PATH, HOME and what it is told of the proxy."""
+        """Return the environment of a run without PATH, HOME and the variables of `setup`."""
         return {name: fill(value, values) for name, value in self.environment.items()}
 
     def settle(self, home: Path) -> None:
@@ -96,19 +92,17 @@ class Agent:
 
 @dataclass(frozen=True)
 class Call:
-    """What the model means: a tool of the agent, and its arguments."""
+    """The call that the model intends: a tool of the agent, and its arguments."""
 
     name: str
     values: Mapping[str, Any]
 
     @property
     def arguments(self) -> str:
-        """The arguments as JSON."""
         return json.dumps(self.values)
 
     @property
     def json(self) -> str:
-        """The call as models write it."""
         return json.dumps({"name": self.name, "arguments": self.values})
 
 
@@ -121,7 +115,7 @@ def cpu() -> str:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Put the values in their places; other braces stay what they are."""
+    """Replace the placeholders by their values; other braces are unchanged."""
     for name, value in {"cpu": cpu(), **values}.items():
         text = text.replace(f"{{{name}}}", value)
     return text

@@ -1,7 +1,7 @@
-"""What bad chat servers send when the model means one call: each function gives the bytes of a stream's body.
+"""Streams of bad chat servers when the model means one call: each function returns the bytes of a body.
 
-The names are those of the rows in `rows`. The call's arguments come in three pieces unless the fault is that they
-come whole.
+The names are those of the rows in `rows`. The call's arguments are sent in three pieces, unless the fault is that they
+are sent whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ Delta = dict[str, Any]
 
 
 def text(said: str, finish: str | None = "stop") -> bytes:
-    """A reply of text alone."""
     return wire([ROLE, *map(says, in_pieces(said)), ends(finish), USAGE])
 
 
@@ -51,7 +50,7 @@ def _stream(deltas: Iterable[Delta], tail: list[Any], done: bool = True, **said:
 
 
 def deltas(call: Call, index: int | None = 0, id_: Any = "call_a", later: Iterable[Delta] = ({}, {})) -> list[Delta]:
-    """The deltas of a call as vLLM sends them; `later` is added to those behind the first."""
+    """Return the deltas of a call as vLLM sends them; `later` is added to those after the first."""
     first, second, third = in_pieces(call.arguments, 3)
     one, two = later
     return [piece(index, first, call.name, id_), {**piece(index, second), **one}, {**piece(index, third), **two}]
@@ -63,7 +62,7 @@ def two_no_index(agent: Agent) -> bytes:
 
 
 def reason_call(agent: Agent) -> bytes:
-    """All of it is in the reasoning, which never ends."""
+    """The whole reply is reasoning that never ends."""
     said = f"{LEAD}\n<tool_call>\n{agent.call().json}\n</tool_call>"
     thoughts = (chunk(delta(reasoning_content=part)) for part in in_pieces(said))
     return wire([ROLE, *thoughts, ends("stop"), USAGE])
@@ -81,7 +80,7 @@ def no_index_whole(agent: Agent) -> bytes:
 
 
 def id_churn_name(agent: Agent) -> bytes:
-    """The name is said again with each new id."""
+    """The name is repeated with each new id."""
     first, *later = deltas(agent.call(), later=({"id": "call_b"}, {"id": "call_c"}))
     return structured([first, *_named(later, agent.tool)])
 
@@ -111,7 +110,7 @@ def no_args_key(agent: Agent) -> bytes:
 
 
 def namespaced(agent: Agent) -> bytes:
-    """Two calls: the second is of a function that Codex has in a namespace, under the name that it got upstream."""
+    """Two calls: the second is of a function in a namespace of Codex, under its upstream name."""
     other = Call("multi_agent_v1__close_agent", {"target": "none"})
     return structured([*deltas(agent.call()), *deltas(other, 1, "call_b")])
 

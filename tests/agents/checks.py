@@ -58,12 +58,12 @@ def _call_faults(place: str, call: Body) -> Iterator[str]:
     except (TypeError, ValueError):
         whole = False
     if not whole:
-        yield f"{place}: arguments that are no JSON object: {said.get('arguments')!r}"
+        yield f"{place}: arguments that are not a JSON object: {said.get('arguments')!r}"
 
 
 def of_the_run(bodies: Iterable[Body], calls: int, dialect: str = "chat") -> Iterator[str]:
-    """Say what is wrong with the bytes of a whole run: a request of chat completions that a strict server would refuse,
-    and a call whose result never went up behind it.
+    """Yield the faults of the requests of a run: those that a strict server would refuse, and calls whose results were
+    never sent upstream.
     """
     asked = [*bodies]
     for number, body in enumerate(asked if dialect == "chat" else ()):

@@ -1,7 +1,7 @@
 """`python -m tests.agents.inside AGENT ROW SIDE FOLDER PACKAGE URL`: one run, within namespaces of its own.
 
-Starts the model server of the row unless `URL` says where one is, the proxy if `SIDE` is `with`, and the agent out of
-the folder `PACKAGE`; writes what came of it to `FOLDER/run.json`, and what passed between them beside it.
+Starts the model server of the row unless `URL` has one, the proxy if `SIDE` is `with`, and the agent from the folder
+`PACKAGE`. Writes the results to `FOLDER/run.json`, with the traffic next to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from proxy.cli.agent_files import AgentFiles
-from tests.agents import checks, server_said, thoughts, vllm_rows
+from tests.agents import checks, shape, vllm_rows
 from tests.agents.agent import CONTEXT, PROOF, SECOND, Agent
 from tests.agents.known import AGENTS
 from tests.agents.outcome import Run
@@ -46,7 +46,7 @@ def loopback_up() -> None:
 
 @contextlib.contextmanager
 def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
-    """Run the row's model server while the block lasts, unless it is `shared` by all runs; give its URL."""
+    """Run the row's model server during the block, unless it is `shared` by all runs; yield its URL."""
     if shared:
         yield shared
         return
@@ -57,20 +57,15 @@ def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
-    """Run the proxy as a user starts it, in front of `upstream`, while the block lasts; give its URL."""
+    """Run the proxy in front of `upstream` during the block, started as users start it; yield its URL."""
     port = str(processes.free_port())
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
     if rules:
         (folder / "rules.yaml").write_text(rules, encoding="utf-8")
         command += ["--rules", str(folder / "rules.yaml")]
-    log = folder / "proxy.log"
-    try:
-        # Its log goes to a file that is still there when it has ended.
-        logged = ["sh", "-c", 'exec "$@" > "$0" 2>&1', str(log), *command]
-        with processes.running(logged, f"http://127.0.0.1:{port}/health", timeout=PATIENCE):
-            yield f"http://127.0.0.1:{port}"
-    except processes.NotStartedError as error:
-        raise processes.NotStartedError(f"{error}\n{log.read_text(errors='replace')[-2000:]}") from error
+    url = f"http://127.0.0.1:{port}"
+    with processes.running(command, f"{url}/health", timeout=PATIENCE, output=folder / "proxy.log"):
+        yield url
 
 
 def vllm_tool_proxy(command: str, agent: Agent, url: str) -> list[str]:
@@ -79,18 +74,18 @@ def vllm_tool_proxy(command: str, agent: Agent, url: str) -> list[str]:
 
 
 class Server(NamedTuple):
-    """What an agent is told of: where it is, and whether it is the proxy."""
+    """The server for which an agent is configured: its URL, and whether it is the proxy."""
 
     url: str
     through: bool
 
 
 def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str]) -> list[str]:
-    """Tell the agent of a server; return what it is started with, its own words not among them.
+    """Configure the agent for a server; return the start of its command line.
 
-    A proxy is told by the very commands of a user: before the scripted servers by `setup --write`, behind which the
-    agent is started itself, with no more of the environment than its files cannot say; before the real one by `launch`
-    alone. A server without a proxy is told of as `setup` would.
+    For the proxy, the commands are those of a user: `setup --write` in front of scripted servers, with the variables
+    that files cannot express, and `launch` in front of the real one. For a server without a proxy, the configuration is
+    written as `setup` would.
     """
     home = environment["HOME"]
     agent.settle(Path(home))
@@ -108,7 +103,7 @@ def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str])
 
 
 def ask(agent: Agent, row: Row, server: Server, folder: Path, package: Path) -> tuple[int | None, str, str]:
-    """Give the agent its task in the folder's project; return its status (None if its time was over) and its output."""
+    """Give the agent its task in the folder's project; return its exit status (None after a timeout) and its output."""
     script = f" [[script:{agent.script(row.script)}]]" if row.script else ""
     values = {
         "home": str(folder / "home"),
@@ -140,7 +135,7 @@ def ask(agent: Agent, row: Row, server: Server, folder: Path, package: Path) -> 
 
 
 def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, shared: str) -> Run:
-    """Do one run and say what came of it. Raises `NotStartedError`."""
+    """Do one run and return its result. Raises `NotStartedError`."""
     with contextlib.ExitStack() as stack:
         behind = stack.enter_context(Tap(stack.enter_context(model_server(row, agent, shared))))
         before = behind
@@ -153,7 +148,7 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, s
         for name, tap in (("server", behind), ("agent", before)):
             tap.write(folder, name)
         checked = through and row.thinks and bodies
-        thought = "\n".join(thoughts.faults(folder, bodies, behind.url)) if checked else ""
+        thought = "\n".join(shape.thought_faults(folder, bodies, behind.url)) if checked else ""
     names = (PROOF, SECOND)[: row.calls]
     upstream = "\n".join(faults_upstream(agent, row, bodies, folder, through=through))
     kept = not through or checks.costs_no_prefix(bodies, own)
@@ -164,22 +159,20 @@ def run(agent: Agent, row: Row, through: bool, folder: Path, package: Path, *, s
 def faults_upstream(
     agent: Agent, row: Row, bodies: list[dict[str, Any]], folder: Path, *, through: bool
 ) -> Iterator[str]:
-    """Say what is wrong with what reached the model server, `through` the proxy or from the agent itself, and with what
-    came from it.
-    """
+    """Yield the faults of the requests to the model server, `through` the proxy or not, and of its answers."""
     yield from checks.of_the_run(bodies, row.calls, "chat" if through else agent.dialect)
-    # A real server: what of its model's text is special tokens comes only if it is asked for.
+    # A real server sends special tokens of its model's text only on request.
     if row.script and row.written:
-        yield from server_said.faults(folder, row.written(agent))
+        yield from shape.server_faults(folder, row.written(agent))
 
 
 def _text(path: Path) -> str | None:
-    """Return what a file holds, but for one line end: a patch writes whole lines. None if it is not there."""
+    """Return the text of a file without its last line end, because a patch writes whole lines; None without a file."""
     return path.read_text(errors="replace").removesuffix("\n") if path.exists() else None
 
 
 def main(words: Sequence[str]) -> int:
-    """Do one run and write what came of it."""
+    """Do one run and write its result."""
     agent, row, side, folder, package, shared = words
     loopback_up()
     try:

@@ -20,14 +20,13 @@ LIMIT = 150  # seconds for servers and proxy, beside those of the agent
 
 
 class NoRunError(Exception):
-    """A run could not be done at all; the text says why."""
+    """A run could not be done; the message says why."""
 
 
 def command(inner: list[str], home: Path, root: bool, *, network: bool = True, **more: str) -> list[str]:
-    """Return the command that does `inner` with nothing of this environment, alone in its network, if it is to have one
-    of its own. `more` are variables that it has yet.
+    """Return the command that runs `inner` in namespaces of its own, without this environment except for `more`.
 
-    Who is not root becomes it in a namespace of users.
+    `network`: it has a network of its own, too. Other users become root in a user namespace.
     """
     alone = ["unshare", *([] if root else ["--user", "--map-root-user"]), *(["--net"] if network else [])]
     kept = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
@@ -36,9 +35,9 @@ def command(inner: list[str], home: Path, root: bool, *, network: bool = True, *
 
 
 def do(agent: Agent, row: Row, side: str, package: Path, keep: Path | None = None, *, shared: str = "") -> Run:
-    """Do a run and return what came of it; its folder is kept in `keep`. Raises `NoRunError`.
+    """Do a run and return its result; its folder is kept in `keep`. Raises `NoRunError`.
 
-    The URL `shared` is of a model server in the network of this process, which the run has then, too.
+    With `shared`, the URL of a model server, the run is in the network of this process.
     """
     with tempfile.TemporaryDirectory(prefix="agents-") as temporary:
         folder = Path(temporary)

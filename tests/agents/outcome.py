@@ -1,4 +1,4 @@
-"""What became of a run: one word, and how many requests reached the model server."""
+"""The result of a run: one word, and the number of requests that reached the model server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.agents.agent import FINAL, WROTE
 
 @dataclass(frozen=True)
 class Run:
-    """What is left of a run: the agent's exit status (None if its time was over), what it printed, what the proof
-    files hold (None if they are not there), the requests that reached the model server, whether each began with the
-    one before, which rules of the dialect the proxy's answers broke, a line for each, what became of a thought that did
-    not come, or did not go back, and what was wrong with the bytes that reached the model server.
+    """The results of a run: the agent's exit status (None after a timeout), its output, the contents of the proof files
+    (None without a file), and the number of requests that reached the model server. `prefix`: each request began with
+    the one before. `shape`, `thought` and `upstream` have a line for each fault of the proxy's answers, of reasoning
+    that was lost, and of the requests that reached the model server.
     """
 
     status: int | None

@@ -1,7 +1,7 @@
-"""The rows of the matrix: what the model server does, and what must come of it when the proxy stands before it.
+"""The rows of the matrix: what the model server does, and the expected result with the proxy in front of it.
 
-A row of the real llama.cpp server names its script. All others are streams of a scripted server: `chat` in the dialect
-that the proxy asks for, and by the agent's own dialect what a server with the same fault sends to an agent directly.
+A row of the real llama.cpp server names its script. All others are streams of a scripted server: `chat` for the proxy,
+and in the agent's own dialect what a server with the same fault sends directly.
 """
 
 from __future__ import annotations
@@ -11,30 +11,29 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.agents import chat_replies as chat
-from tests.agents import messages_replies as messages
-from tests.agents import responses_replies as responses
+from tests.agents import native_replies as native
 from tests.agents import texts
 from tests.agents.agent import MODEL, Agent, Body
 from tests.real import llama
 
 # The replies of each dialect, by the names of the rows.
-SAID = {"chat": chat.REPLIES, "messages": messages.REPLIES, "responses": responses.REPLIES}
+SAID = {"chat": chat.REPLIES, "messages": native.IN_MESSAGES, "responses": native.IN_RESPONSES}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row. `expected` is the cell with the proxy, but for the agents that `others` names, a glob on it; `calls` is
-    how many the model makes, `written` what it says where it writes its call into the text, as that of a real server
-    does. A server that is `cut` ends the connection in the midst of its reply; one with a `refusal` answers with that
-    status and those words.
+    """One row.
 
-    A row that is not for all agents says for which (`agents`). `arguments` are given to the agent beside its own, and
-    `told` must stand in what it prints, or in the file `notes` below its home; `environment` is set over its own.
-    `rules` are the proxy's. In a row that `thinks` the model says a thought in its
-    text first: the agent must have it as one, and give it back to the prompt of its next request.
+    `expected` is the cell with the proxy, a glob; `others` has those of some agents. `calls` is the number of the
+    model's calls, `written` its text if it writes its call as text. A server that is `cut` ends the connection in the
+    middle of its reply; one with a `refusal` answers with that status and message.
 
-    `without` has the cell without a proxy, by the agent's dialect or its name, a glob too; what it does not name may be
-    anything. An agent has so many `seconds` to end; one that has a time-out of its own, its `patience`, has less.
+    `agents` are the agents of the row, if not all. `arguments` are added to the agent's own, `environment` replaces its
+    variables, and `rules` are the proxy's. The agent's output, or the file `notes` below its home, must contain `told`.
+    If the model `thinks`, its text begins with reasoning, which the agent must get as reasoning and send back.
+
+    `without` has the cell without a proxy, by the agent's dialect or name, also a glob; other agents may have any cell.
+    An agent has this many `seconds`, and less for its own timeout, its `patience`.
     """
 
     name: str
@@ -57,12 +56,12 @@ class Row:
     seconds: int = 150
 
     def says(self, dialect: str) -> bool:
-        """Say whether the row's server has something to send in this dialect."""
+        """Return whether the row's server can send something in this dialect."""
         return bool(self.script) or dialect in self.bodies
 
     @property
     def patience(self) -> int:
-        """How many seconds an agent gives its task, so that it can still say that its time is over."""
+        """Seconds that an agent gives its task, so that it can still report its timeout."""
         return self.seconds * 2 // 5
 
     def is_for(self, agent: Agent) -> bool:
@@ -87,70 +86,61 @@ def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
 
 
 def _thinks(form: str, family: str) -> Row:
-    """A model whose server leaves its thoughts in the text."""
+    """A model whose server leaves its reasoning in the text."""
     rules = f'models:\n  - {{match: "*", reasoning: split, family: {family}}}\n'
     row = _real(form)
     return replace(row, agents=("claude", "opencode"), rules=rules, thinks=True)
 
 
-def _text(written: Callable[[Agent], str]) -> Row:
+def _text(name: str, written: Callable[[Agent], str]) -> Row:
     """The model writes the call into its text, and the server leaves it there."""
-    return Row(
-        written.__name__,
-        bodies={
-            "chat": lambda agent: chat.text(written(agent)),
-            "messages": lambda agent: messages.text(written(agent)),
-            "responses": lambda agent: responses.text(written(agent)),
-        },
-        written=written,
-    )
+    bodies: dict[str, Body] = {
+        "chat": lambda agent: chat.text(written(agent)),
+        "messages": lambda agent: native.text(native.MESSAGES, written(agent)),
+        "responses": lambda agent: native.text(native.RESPONSES, written(agent)),
+    }
+    return Row(name, bodies=bodies, written=written)
 
 
 def _all(name: str, expected: str = "ok/2", calls: int = 1, cut: bool = False, **others: str) -> Row:
-    """A fault that more dialects can say than chat completions."""
+    """A fault that other dialects than chat completions can express, too."""
     bodies = {dialect: replies[name] for dialect, replies in SAID.items() if name in replies}
     return Row(name, expected, others, bodies=bodies, calls=calls, cut=cut)
 
 
 def _chat(name: str, calls: int = 1) -> Row:
-    """A fault of chat completions alone."""
+    """A fault that only chat completions can express."""
     return Row(name, bodies={"chat": chat.REPLIES[name]}, calls=calls)
 
 
 def _claude(name: str, like: str, expected: str, **said: Any) -> Row:
-    """What Claude Code alone has, in front of a server that does what that of another row does."""
+    """A row of Claude Code only, with the server of another row."""
     return Row(name, expected, bodies={"chat": chat.REPLIES[like]}, agents=("claude",), **said)
 
 
 def _codex(name: str, expected: str = "ok/2", **said: Any) -> Row:
-    """What Codex alone has, or makes something of its own of."""
+    """A row of Codex only."""
     return Row(name, expected, bodies={"chat": chat.REPLIES[name]}, agents=("codex",), **said)
 
 
 ROWS = (
     _real("hermes"),
     _real("tools"),
-    # The server's own parser fails behind the first words: one request more. The proxy sends it itself if nothing had
-    # left. Else Claude Code does, without a stream, as long as no block was stopped, and by then the proxy parses.
-    # In chat completions there is no such second request: what had left stays, and the agent is told the error. The
-    # next request for the model is right; `parse: proxy` in the model's entry of the rules has the first one right too.
+    # The server's own parser fails after the first words, so one more request is needed. The proxy sends it if the
+    # client has received nothing yet. Otherwise Claude Code sends it, without a stream, unless a block was stopped; by
+    # then the proxy parses. Clients of chat completions get the error instead. Their next request works, and with
+    # `parse: proxy` in the model's entry the first one does.
     _real("coder", "ok/3", pi="CRASH/1", qwen="CRASH/1", cline="CRASH/1"),
     _real("fence"),
-    # The model opens its thought itself, and where its template does so in the prompt.
+    # The model opens its reasoning itself, or its template does in the prompt.
     _thinks("think", "qwen3"),
     _thinks("begun", "qwen3.5"),
     _all("ok"),
     _all("two_ok", calls=2),
-    _text(texts.tools_text),
-    _text(texts.tool_call_text),
-    _text(texts.coder_xml),
-    _text(texts.coder_xml_bare),
-    _text(texts.fence_json),
-    _text(texts.bare_json),
-    _text(texts.think_leak),
+    *(_text(name, written) for name, written in texts.WRITTEN.items()),
     _all("reason_call"),
-    # Nothing comes, so the proxy asks once more, each time; Claude Code and OpenClaw ask twice by themselves, Qwen Code
-    # and Cline three times, and all but the first say so then.
+    # The reply is empty, so the proxy retries each request. Claude Code and OpenClaw ask twice on their own, Qwen Code
+    # and Cline three times; all but Claude Code report it then.
     _all(
         "empty",
         "SILENT/4",
@@ -184,12 +174,12 @@ ROWS = (
     _all("finish_missing"),
     _all("no_done"),
     _all("no_usage"),
-    # Half a call must not be run, and no success be told. Claude Code takes a block for a call once it is stopped,
-    # error or not: then the cell would be `toolerr`. Codex asks as often as its configuration says, here once more.
-    # OpenClaw and OpenCode ask again and again for some time.
+    # Half a call must not be run, and no success reported. Claude Code runs a call whose block is stopped, even if an
+    # error follows: then the cell would be `toolerr`. Codex retries as often as its configuration says, here once.
+    # OpenClaw and OpenCode retry for some time.
     _all("cut_mid", "CRASH/1", codex="CRASH/2", openclaw="CRASH/*", opencode="CRASH/*", cut=True),
-    # Its list of models has what the rules call by a name beginning with `claude`. It asks for it if it may call home;
-    # then it has its session named, too.
+    # Its list of models has the aliases that begin with `claude`. It requests the list if it may call home; then it has
+    # its session named, too.
     _claude(
         "discovered",
         "name_repeat",
@@ -203,7 +193,7 @@ ROWS = (
     _codex("namespaced"),
     # A custom tool: its input is free text, in chat completions it is the string of a function.
     _codex("apply_patch"),
-    # The context is full, before the reply and in it: Codex says so and asks no second time.
+    # The context is full, before or within the reply: Codex reports it and does not retry.
     _codex("context_overflow", "CRASH/1", refusal=(400, chat.OVERFLOW), told="ran out of room"),
     _codex("context_full", "CRASH/1", told="ran out of room"),
 )

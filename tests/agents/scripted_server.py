@@ -1,27 +1,30 @@
-"""A model server that sends one row's stream, and in the second turn, behind a tool's result, a plain last text.
+"""A model server that sends one row's stream, and in the second turn, after a tool's result, the last text.
 
-It is asked in chat completions, in Messages and in Responses alike, owns one model, and refuses what vLLM would refuse.
+It speaks chat completions, Messages and Responses, has one model, and refuses what vLLM would refuse.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.agents import chat_replies as chat
 from tests.agents import checks
-from tests.agents import messages_replies as messages
-from tests.agents import responses_replies as responses
+from tests.agents import native_replies as native
 from tests.agents.agent import FINAL, MODEL, Agent
 from tests.agents.rows import Row
 from tests.agents.shape import DIALECTS
 from tests.real.replay import events
 from tests.real.threaded import Handler, Listener, Threaded
 
-TEXTS = {"chat": chat.text, "messages": messages.text, "responses": responses.text}
-WHOLE = {"chat": chat.whole, "messages": messages.whole, "responses": responses.whole}
-# What Codex tells the model of a call that it does not know, whatever else it ran; and what the model makes of it.
+TEXTS: Mapping[str, Callable[[str], bytes]] = {
+    "chat": chat.text,
+    "messages": lambda said: native.text(native.MESSAGES, said),
+    "responses": lambda said: native.text(native.RESPONSES, said),
+}
+WHOLE = {"chat": chat.whole, "messages": native.MESSAGES.whole, "responses": native.RESPONSES.whole}
+# Codex's result of a call that it does not know, and the model's answer to it.
 UNKNOWN = "unsupported call"
 GAVE_UP = "A call was not run."
 CARD = {"id": MODEL, "object": "model", "created": 7, "owned_by": "vllm", "root": MODEL, "max_model_len": 131072}
@@ -37,7 +40,7 @@ def results(body: dict[str, Any]) -> Iterator[str]:
 
 
 def refusal(dialect: str, body: dict[str, Any]) -> tuple[int, str]:
-    """Return the status and the words with which a request is refused; 200 if it is not."""
+    """Return status and message of a refused request; 200 for others."""
     if body.get("model") != MODEL:
         return 404, f"The model `{body.get('model')}` does not exist."
     found = [*checks.faults(body)] if dialect == "chat" else []
@@ -45,7 +48,7 @@ def refusal(dialect: str, body: dict[str, Any]) -> tuple[int, str]:
 
 
 class _Server(Listener):
-    """The listening socket; knows the row and whose it is."""
+    """The listening socket, with the row and the agent."""
 
     row: Row
     agent: Agent
@@ -55,7 +58,7 @@ class _Handler(Handler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer what a proxy asks before it begins."""
+        """Answer the questions of a proxy that starts."""
         if self.path == "/health":
             self.send_whole(200, b"")
         elif self.path == "/v1/models":
@@ -64,13 +67,13 @@ class _Handler(Handler):
             self._refuse(404, "Not Found")
 
     def do_HEAD(self) -> None:
-        """Answer as a server that knows no such method here."""
+        """Answer like a server without this method."""
         self.send_response(405)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def do_POST(self) -> None:
-        """Send the row's stream, or the last text once the call has a result."""
+        """Send the row's stream, or the last text if the call has a result."""
         body = self.body()
         dialect = DIALECTS.get(self.path.partition("?")[0], "")
         if dialect not in self.server.row.bodies:
@@ -95,8 +98,8 @@ class _Handler(Handler):
             self.send_stream(events(row.bodies[dialect](agent)), cut=row.cut)
 
     def _answer_whole(self, dialect: str, done: bool) -> None:
-        """Answer what is not to be streamed: agents ask so when a stream failed. Only streaming is broken here;
-        but a server that dies does it again, and a model that writes its calls as text too.
+        """Answer a request without a stream, which agents send after a failed stream. Only streams are faulty, but a
+        server that dies dies again, and a model that writes its calls as text does so, too.
         """
         row, agent = self.server.row, self.server.agent
         said = FINAL if done else row.written(agent) if row.written else ""
@@ -104,7 +107,6 @@ class _Handler(Handler):
         self.send_whole(200, data, cut=row.cut and not done)
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer with an error object."""
         error = {"message": message, "type": "invalid_request_error", "param": None, "code": status}
         self.send_whole(status, {"type": "error", "error": error})
 

@@ -1,23 +1,25 @@
-"""Whether what an agent got keeps the rules of its dialect, whatever the agent itself made of it."""
+"""What passed in a run: whether answers keep the rules of the dialect, where a thought went, what the server said."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.agents.agent import THOUGHT
 from tests.agents.tap import Request, requests_in
 from tests.support import messages_checker, responses_checker
 from tests.support.reply import Reply, Seen, read
 
 
 class Answer(NamedTuple):
-    """An answer as it came; `whole` is false if its connection ended before it did."""
+    """A received answer; `whole` is false if its connection ended early."""
 
     status: int
     type: str
@@ -26,10 +28,10 @@ class Answer(NamedTuple):
 
 
 class _Bytes(io.BytesIO):
-    """What came on a connection, as the socket that `HTTPResponse` reads; it closes after each answer."""
+    """Received bytes, as the socket that `HTTPResponse` reads and closes after each answer."""
 
     def makefile(self, mode: str) -> _Bytes:
-        """Return the bytes, where the last answer ended."""
+        """Return the bytes after the last answer."""
         return self
 
     def close(self) -> None:
@@ -37,7 +39,7 @@ class _Bytes(io.BytesIO):
 
 
 def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
-    """Give each answer in what a server sent on one connection, to requests of these methods."""
+    """Yield the answers of a server on one connection, to requests of these methods."""
     source = _Bytes(data)
     for method in methods:
         answer = HTTPResponse(source, method=method)  # type: ignore[arg-type]
@@ -53,7 +55,7 @@ def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
 
 
 def faults(folder: Path, dialect: str) -> Iterator[str]:
-    """Say which rules the answers on the agent's side of a run's folder break; of chat completions none are known."""
+    """Yield the rules that the answers in a run's folder to the agent break; chat completions have none."""
     if dialect not in RULES:
         return
     for request, answer in exchanges(folder):
@@ -62,7 +64,7 @@ def faults(folder: Path, dialect: str) -> Iterator[str]:
 
 
 def exchanges(folder: Path, side: str = "agent") -> Iterator[tuple[Request, Answer]]:
-    """Give what passed on a side of a run's folder, the agent's or the model server's: each request with its answer."""
+    """Yield the requests with their answers on a side of a run, the agent's or the model server's."""
     for sent in sorted(folder.glob(f"{side}-*-sent.txt")):
         asked = [*requests_in(sent.read_bytes())]
         got = sent.with_name(sent.name.replace("-sent", "-got")).read_bytes()
@@ -73,7 +75,7 @@ DIALECTS = {"/v1/chat/completions": "chat", "/v1/messages": "messages", "/v1/res
 
 
 def said(folder: Path, side: str = "agent") -> list[Seen]:
-    """Return what each answer on a side of a run's folder says; what cannot be read says nothing."""
+    """Return the content of each answer on a side of a run; unreadable answers are empty."""
     found = []
     for request, answer in exchanges(folder, side):
         if request.path in DIALECTS:
@@ -85,7 +87,7 @@ def said(folder: Path, side: str = "agent") -> list[Seen]:
 
 
 class Rules(NamedTuple):
-    """A dialect's path, and what raises AssertionError for an answer of it that breaks a rule."""
+    """A dialect's path, and its checks, which raise AssertionError for an answer that breaks a rule."""
 
     path: str
     stream: Callable[[bytes], object]
@@ -110,11 +112,11 @@ RULES: Mapping[str, Rules] = {
 
 
 def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
-    """Say what is wrong with an answer; nothing for other paths than the dialect's own."""
+    """Return the fault of an answer, or "". Answers of other paths than the dialect's own have none."""
     if (request.method, request.path) != ("POST", rules.path):
         return ""
     streamed = bool(json.loads(request.body).get("stream"))
-    # Behind the last event, which the rules know, an agent may close before the chunk comes that ends the body.
+    # After the last event, which the rules check, an agent may close before the last chunk arrives.
     if not answer.whole and not (streamed and answer.status == 200):
         return "the answer is not whole"
     try:
@@ -127,3 +129,57 @@ def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
     except AssertionError as fault:
         return str(fault)
     return ""
+
+
+Body = Mapping[str, Any]
+# The place of a thought in the template.
+_PLACE = f"<|im_start|>assistant\n<think>\n{THOUGHT}\n</think>\n\n"
+_SECONDS = 20
+
+
+def thought_faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterator[str]:
+    """Yield the faults of the reasoning: it must reach the agent, and return in the next prompt."""
+    answers = said(folder)
+    if {each.thinking for each in answers if each.thinking} != {THOUGHT}:
+        yield f"the agent got the thoughts {[each.thinking for each in answers]}"
+    for each in answers:
+        if THOUGHT in each.text or "think>" in each.text:
+            yield f"the agent got the text {each.text!r}"
+    last = max(bodies, key=lambda body: len(body["messages"]))
+    prompt = _rendered(last, server)
+    if _PLACE not in prompt:
+        yield f"the next prompt does not hold it: {prompt[-600:]!r}"
+
+
+def _rendered(body: Body, server: str) -> str:
+    """Return the model server's prompt for a conversation, without the start of an answer."""
+    asked = {"messages": body["messages"], "tools": body.get("tools"), "add_generation_prompt": False}
+    request = urllib.request.Request(
+        f"{server}/apply-template", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        prompt: str = json.load(answer)["prompt"]
+    return prompt
+
+
+# A server may parse this notation itself.
+_MARKS = ("<tool_call>", "</tool_call>")
+
+
+def server_faults(folder: Path, meant: str) -> Iterator[str]:
+    """Yield a fault if no answer of the model server is what its model was meant to write, as text or parsed."""
+    found = said(folder, "server")
+    if not any(_means(each, meant) for each in found):
+        yield f"the model server never sent {meant!r}, but {[(each.text, each.calls) for each in found]}"
+
+
+def _means(found: Seen, meant: str) -> bool:
+    if not found.calls:
+        return found.text == meant
+    before, _, call = meant.partition(_MARKS[0])
+    try:
+        written = json.loads(call.removesuffix(_MARKS[1]))
+    except ValueError:
+        return False
+    read = [{"name": name, "arguments": arguments} for name, arguments in found.calls]
+    return read == [written] and found.text.strip() == before.strip()

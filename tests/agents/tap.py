@@ -59,8 +59,6 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(socketserver.BaseRequestHandler):
-    """One connection."""
-
     server: _Server
 
     def handle(self) -> None:

@@ -1,13 +1,14 @@
-"""How models write a call into their text, and how they spoil its arguments: the same in every dialect."""
+"""Calls as models write them into their text, and damaged arguments: the same in every dialect."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tests.agents.agent import Agent
+from tests.support.renderers import RENDERERS
 
 LEAD = "I'll make the file."
 
@@ -20,59 +21,39 @@ def in_pieces(text: str, count: int = 8) -> Iterator[str]:
 
 
 def without(key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The object without a key."""
     return {name: value for name, value in given.items() if name != key}
 
 
-def tools_text(agent: Agent) -> str:
-    return f"{LEAD}\n<tools>\n{agent.call().json}\n</tools>"
+def _written(form: str, lead: str = f"{LEAD}\n") -> Callable[[Agent], str]:
+    """Return a writer of a sentence and the call in a format."""
+    return lambda agent: lead + RENDERERS[form].render([(agent.call().name, dict(agent.call().values))])
 
 
-def tool_call_text(agent: Agent) -> str:
-    return f"{LEAD}\n<tool_call>\n{agent.call().json}\n</tool_call>"
-
-
-def coder_xml(agent: Agent) -> str:
-    return f"{LEAD}\n<tool_call>\n{_function(agent)}\n</tool_call>"
+tools_text = _written("qwen25_tools")
+tool_call_text = _written("hermes")
+coder_xml = _written("qwen3_coder")
+# Devstral's: the marks are special tokens, which vLLM leaves out of a text unless it is asked for them.
+mistral = _written("mistral_v11", LEAD)
+glm = _written("glm45")
 
 
 def coder_xml_bare(agent: Agent) -> str:
-    return f"{LEAD}\n{_function(agent)}"
+    return coder_xml(agent).replace("<tool_call>\n", "").replace("\n</tool_call>", "")
 
 
-def mistral(agent: Agent) -> str:
-    """Devstral's: the marks are special tokens, which vLLM leaves out of a text unless it is asked for them."""
-    call = agent.call()
-    return f"{LEAD}[TOOL_CALLS]{call.name}[ARGS]{call.arguments}"
-
-
-def glm(agent: Agent) -> str:
-    """GLM's: a name, and pairs of a key and a value; what is no string is JSON."""
-    call = agent.call()
-    pairs = "".join(
-        f"<arg_key>{key}</arg_key>\n<arg_value>{value if isinstance(value, str) else json.dumps(value)}</arg_value>\n"
-        for key, value in call.values.items()
-    )
-    return f"{LEAD}\n<tool_call>{call.name}\n{pairs}</tool_call>"
-
-
-def _function(agent: Agent) -> str:
-    call = agent.call()
-    parameters = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in call.values.items())
-    return f"<function={call.name}>\n{parameters}</function>"
-
-
-def fence_json(agent: Agent) -> str:
-    return f"```json\n{agent.call().json}\n```"
-
-
-def bare_json(agent: Agent) -> str:
-    return agent.call().json
-
-
-def think_leak(agent: Agent) -> str:
-    """The template opens the reasoning, so the server sees only its end."""
-    return f"The user wants a file, so I make it.\n</think>\n\n<tool_call>\n{agent.call().json}\n</tool_call>"
+# The rows in which the model writes its call into its text, and the server leaves it there.
+WRITTEN: Mapping[str, Callable[[Agent], str]] = {
+    "tools_text": tools_text,
+    "tool_call_text": tool_call_text,
+    "coder_xml": coder_xml,
+    "coder_xml_bare": coder_xml_bare,
+    "fence_json": lambda agent: f"```json\n{agent.call().json}\n```",
+    "bare_json": lambda agent: agent.call().json,
+    # The template opens the reasoning, so the server sees only its end.
+    "think_leak": lambda agent: (
+        f"The user wants a file, so I make it.\n</think>\n\n<tool_call>\n{agent.call().json}\n</tool_call>"
+    ),
+}
 
 
 def doubled(agent: Agent) -> str:
@@ -81,7 +62,6 @@ def doubled(agent: Agent) -> str:
 
 
 def python(agent: Agent) -> str:
-    """The arguments as Python writes them."""
     return repr(dict(agent.call().values))
 
 
@@ -91,5 +71,4 @@ def truncated(agent: Agent) -> str:
 
 
 def other_case(name: str) -> str:
-    """The name in other letters."""
     return name.lower() if name.lower() != name else name.title()

@@ -1,7 +1,7 @@
-"""The rows of a real vLLM that was started without any flag: a notation each, in which its model writes its call.
+"""The rows of a real vLLM that was started without any flag: one row per notation of its model's call.
 
-It finds no call by itself, and refuses tools unless it is told to leave the text as it is. All runs have the same
-server (`python -m tests.vllm --agents`).
+It finds no calls, and refuses tools unless `tool_choice` is `none`. All runs have the same server
+(`python -m tests.vllm --agents`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`make cluster-test`: what happens behind HAProxy when boxes fail, are drained and come back, as a table.
+"""`make cluster-test`: a table of what happens behind HAProxy when servers fail, are drained and return.
 
     python -m tests.cluster [--dialects chat,messages,responses] [--streams 200]
 
-HAProxy is before three proxies, and before the two model servers that they share. Each row is a statement that must
+HAProxy is in front of three proxies, and of the two model servers that they share. Each row is a statement that must
 hold; the exit code is 1 if one does not. HAProxy is installed (apt-get) if it is missing.
 """
 
@@ -19,12 +19,10 @@ from pathlib import Path
 
 from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
 from tests.cluster.client import DIALECTS
-from tests.cluster.report import Report
-from tests.cluster.scenes import Play
+from tests.cluster.scenes import Play, Report
 
 
 def main() -> int:
-    """Run everything; 0 if all holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster")
     parser.add_argument("--dialects", default=",".join(DIALECTS))
     parser.add_argument("--streams", type=int, default=200)
@@ -45,11 +43,11 @@ def _play(cluster: Cluster, report: Report, dialects: list[str], streams: int) -
             asyncio.run(Play(cluster, report, dialects, streams).run())
             report.check("no proxy wrote a traceback", _tracebacks(cluster), [])
     except NotSoError as error:
-        report.check("every state came that had to", str(error), "")
+        report.check("every expected state was reached", str(error), "")
 
 
 def _install() -> None:
-    """Its service is not wanted, and has nothing to listen on."""
+    """Install HAProxy. Its service has nothing to listen on."""
     apt = [*([] if os.geteuid() == 0 else ["sudo"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
     subprocess.run([*apt, "update"], check=True)
     subprocess.run([*apt, "install", "--no-install-recommends", "haproxy"], check=True, stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""The boxes: HAProxy, proxies and model servers, each a process or a group of them on 127.0.0.1."""
+"""HAProxy, proxies and model servers, each a process or a group of processes on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -19,67 +19,56 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 
 from tests.cluster.client import get
 from tests.real.processes import ROOT, free_port
 from tests.support.scripted import PATIENCE
 
 CONFIG = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
-# What a process that is started by hand, as anybody, cannot do.
+# Directives that only work as root.
 _SYSTEM_ONLY = re.compile(r"(?m)^    (?:user|group|chroot) .*\n")
 _ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")
 _MODEL_ADDRESSES = ("192.0.2.21:8000", "192.0.2.22:8000")
 
 
 class NotSoError(Exception):
-    """A state that had to come did not."""
+    """An expected state was not reached."""
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, patience: float = PATIENCE) -> float:
-    """Wait until it holds; the seconds that it took."""
+    """Wait until it holds; return the seconds."""
     began = time.monotonic()
     while not await holds():
         if time.monotonic() - began > patience:
-            raise NotSoError(f"after {patience:.0f} s still not: {what}")
+            raise NotSoError(f"not within {patience:.0f} s: {what}")
         await asyncio.sleep(0.05)
     return time.monotonic() - began
 
 
 def haproxy_program() -> str | None:
-    """HAProxy's path, if it is installed; Debian puts it where users do not look."""
+    """Return HAProxy's path if it is installed. Debian has it in a folder outside of users' PATH."""
     return shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 
 
-@dataclass(frozen=True)
-class Ports:
-    """Where HAProxy listens, and where the three proxies and two model servers are that it stands before."""
-
-    agents: int
-    models: int
-    proxies: tuple[int, ...]
-    servers: tuple[int, ...]
-
-
-def rendered(ports: Ports, folder: Path) -> str:
-    """deploy/haproxy/haproxy.cfg with nothing changed but its addresses, its socket and whom it runs as."""
+def rendered(port: int, models: int, proxies: Sequence[int], servers: Sequence[int], folder: Path) -> str:
+    """Return deploy/haproxy/haproxy.cfg with other addresses, another socket, and without its user."""
     config = _SYSTEM_ONLY.sub("", CONFIG.read_text())
-    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in ports.proxies), strict=True))
-    places |= dict(zip(_MODEL_ADDRESSES, (f"127.0.0.1:{server}" for server in ports.servers), strict=True))
+    places = dict(zip(_ADDRESSES, (f"127.0.0.1:{proxy}" for proxy in proxies), strict=True))
+    places |= dict(zip(_MODEL_ADDRESSES, (f"127.0.0.1:{server}" for server in servers), strict=True))
     places |= {
-        "bind 127.0.0.1:8003": f"bind 127.0.0.1:{ports.agents}",
-        "bind 127.0.0.1:8000": f"bind 127.0.0.1:{ports.models}",
+        "bind 127.0.0.1:8003": f"bind 127.0.0.1:{port}",
+        "bind 127.0.0.1:8000": f"bind 127.0.0.1:{models}",
         "socket /run/haproxy/admin.sock": f"socket {folder}/s",
     }
     for old, new in places.items():
-        assert config.count(old) == (2 if old in _ADDRESSES else 1), f"{old} is not in haproxy.cfg as the test knows it"
+        assert config.count(old) == (2 if old in _ADDRESSES else 1), f"{old} is not in haproxy.cfg as expected"
         config = config.replace(old, new)
     return config
 
 
 @dataclass
 class Box:
-    """A server: the command that starts it, and the path at which it answers once it is there."""
+    """A server: the command that starts it, and the path that it answers when it is ready."""
 
     name: str
     port: int
@@ -91,7 +80,6 @@ class Box:
 
     @property
     def log(self) -> Path:
-        """What it writes."""
         return self.folder / f"{self.name}.log"
 
     async def start(self) -> None:
@@ -121,45 +109,39 @@ class Box:
         return False
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes: the box has lost its power."""
-        self.signal(signal.SIGKILL, all_of_it=True)
+        """Kill all of its processes, as a power failure does."""
         assert self.process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def signal(self, number: signal.Signals, *, all_of_it: bool = False) -> None:
-        """A signal to its first process, or to all of them."""
+    def stop(self) -> None:
+        """Send SIGTERM to its first process."""
         assert self.process is not None
-        if all_of_it:
-            with suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
-        else:
-            self.process.send_signal(number)
+        self.process.terminate()
 
     async def ended(self) -> bool:
-        """True if its first process is gone."""
+        """Return whether its first process has ended."""
         return self.process is None or self.process.poll() is not None
 
     def __enter__(self) -> Box:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process is not None:
             self.kill()
 
 
 @dataclass
 class Balancer(Box):
-    """HAProxy, and what it says of itself."""
+    """HAProxy, with its admin socket."""
 
     @property
     def socket(self) -> Path:
-        """Its admin socket."""
         return self.folder / "s"
 
     def command_line(self, words: str) -> str:
-        """The answer to a command on the admin socket."""
+        """Return the answer to a command on the admin socket."""
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(PATIENCE)
             sock.connect(str(self.socket))
@@ -170,11 +152,11 @@ class Balancer(Box):
         return b"".join(parts).decode()
 
     def states(self, backend: str = "proxies") -> dict[str, str]:
-        """The state of each server of a backend: UP, DOWN, DRAIN, with what comes behind the word left out."""
+        """Return the state of each server of a backend: UP, DOWN or DRAIN."""
         return {row["svname"]: row["status"].split()[0] for row in self._rows(backend)}
 
     def running(self) -> int:
-        """The requests that are under way at the proxies, and those at the model servers behind it."""
+        """Return the number of running requests, at the proxies and at the model servers."""
         rows = [row for backend in ("proxies", "alive", "models") for row in self._rows(backend)]
         return sum(int(row["scur"]) for row in rows)
 
@@ -184,7 +166,7 @@ class Balancer(Box):
         return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
 
     async def sees(self, *states: str, backend: str = "proxies") -> float:
-        """Wait until the servers are in these states; the seconds that it took."""
+        """Wait until the servers are in these states; return the seconds."""
 
         async def holds() -> bool:
             return [*self.states(backend).values()] == [*states]
@@ -192,31 +174,28 @@ class Balancer(Box):
         return await until(holds, f"HAProxy sees {states} in {backend}, and not {self.states(backend)}")
 
     def drain(self, name: str) -> None:
-        """No new requests for a proxy, as haproxy.cfg says it is done."""
+        """Send a proxy no new requests."""
         self.command_line(f"set server proxies/{name} state drain; set server alive/{name} state drain")
 
     def take_back(self, name: str) -> None:
-        """New requests for it again."""
+        """Send it new requests again."""
         self.command_line(f"set server proxies/{name} state ready; set server alive/{name} state ready")
 
 
 def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder: Path) -> Balancer:
-    """HAProxy in front of what listens on these ports, and on the port `models` before the model servers."""
+    """Return HAProxy in front of these ports of proxies, and on the port `models` in front of the model servers."""
     program = haproxy_program()
     if program is None:
         raise NotSoError("HAProxy is not installed; apt-get install haproxy")
     folder.mkdir(exist_ok=True)
     port, config = free_port(), folder / "haproxy.cfg"
-    config.write_text(rendered(Ports(port, models, tuple(proxies), tuple(servers)), folder))
+    config.write_text(rendered(port, models, proxies, servers, folder))
     return Balancer("haproxy", port, (program, "-db", "-f", str(config)), folder, "/_ready")
 
 
 @dataclass
 class ModelServer(Box):
-    """A scripted model server."""
-
     async def under_way(self) -> int:
-        """The answers that it is giving."""
         body = (await get(self.port, "/open"))[2]
         return int(re.findall(rb"\d+", body)[0])
 
@@ -246,7 +225,7 @@ class Cluster:
         port = free_port()
         where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{self.models}")
         command = (sys.executable, "-m", "proxy", "serve", *where)
-        # The key for the model server tells it who asks.
+        # The key tells the model server which proxy asks.
         return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})
 
     @property
@@ -256,11 +235,11 @@ class Cluster:
 
     @property
     def seen_file(self) -> Path:
-        """Where the model servers write what they are asked."""
+        """The file in which the model servers write their requests."""
         return self.folder / "seen"
 
     def seen(self) -> dict[str, list[str]]:
-        """Who was asked for each request, in order."""
+        """Return who received each request, in order."""
         found: dict[str, list[str]] = {}
         for line in self.seen_file.read_text().splitlines() if self.seen_file.exists() else ():
             served, id_ = line.split()
@@ -268,7 +247,7 @@ class Cluster:
         return found
 
     def load(self) -> Counter[str]:
-        """How many requests went each way, from the beginning on."""
+        """Return the number of requests per model server and proxy since the start."""
         return Counter(served for way in self.seen().values() for served in way)
 
     async def start(self) -> None:
@@ -282,8 +261,6 @@ class Cluster:
     def __enter__(self) -> Cluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for box in (self.balancer, *self.proxies, *self.servers.values()):
-            box.__exit__(kind, error, trace)
+            box.__exit__()

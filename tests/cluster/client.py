@@ -1,4 +1,4 @@
-"""The clients: a request in a dialect, its answer to the last byte, and what a client would make of it."""
+"""Clients: a request in a dialect, its whole answer, and a client's result of it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from http.client import HTTPException, HTTPResponse
 
+from tests.faults import bench
 from tests.support import dialects
 from tests.support.dialects import Dialect, Responses
 
 # No client waits for longer than this; the longest answer takes half of it.
 LIMIT = 40.0
-# How often the official SDKs send a request again that was answered 429 or 5xx.
+# Retries of the official SDKs after 429 or 5xx.
 SDK_RETRIES = 2
 _SERVED = re.compile(r"([AB]/p[123])((?: w\d+)*)")
 
@@ -36,7 +37,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request: who it is, in which dialect and way it is asked, and how much the model is to say."""
+    """A request: its id, conversation, dialect and form, and the length of the answer."""
 
     id: str
     conversation: str
@@ -48,7 +49,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a client makes of what it got; `served` is the model server and proxy, if the answer says so."""
+    """A client's result; `served` is the model server and proxy, if the answer says so."""
 
     kind: Kind
     served: str = ""
@@ -59,35 +60,34 @@ class Outcome:
 
 @dataclass
 class Asked:
-    """A request with all its tries: the last one's outcome, and those before, each with the moment of its end."""
+    """A request with the outcome of its last try, and of earlier ones with the time of their end."""
 
     wanted: Wanted
     outcome: Outcome
     tries: list[tuple[float, Outcome]] = field(default_factory=list)
 
 
-# Where a dialect is asked, and how its streams and whole answers are read. The SDK's types would take too long.
+# Checking the SDK's types would take too long.
 DIALECTS: Mapping[str, Dialect] = {**dialects.DIALECTS, "responses": Responses(types=False)}
-# A client takes a stream with one of these for an answer, also where it is cut behind that.
+# A client takes a stream with one of these for a success, even if it is cut afterwards.
 _FINISHED = re.compile(rb'"(?:finish|stop)_reason": ?"|"type": ?"response\.output_item\.done"')
 
 
 class _Bytes:
-    """Bytes that were received, as the socket that `HTTPResponse` reads."""
+    """Received bytes, as the socket that `HTTPResponse` reads."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
 
     def makefile(self, _mode: str) -> io.BytesIO:
-        """All of them."""
         return io.BytesIO(self._data)
 
 
 def judge(data: bytes, wanted: Wanted) -> Outcome:
-    """What became of a request whose answer was `data`, until the connection ended.
+    """Return what became of a request whose answer was `data`, until the connection ended.
 
-    What ends properly, says no error and is not all that the model said, looks like a success and is none; so does a
-    finish behind a text that is not whole. SDKs take both for an answer.
+    A stream or answer that ends properly, reports no error and lacks a part of the text is a false success, and so is a
+    finish after such a text: SDKs take both for an answer.
     """
     response = HTTPResponse(_Bytes(data))  # type: ignore[arg-type]
     if b"\r\n\r\n" not in data:
@@ -96,88 +96,62 @@ def judge(data: bytes, wanted: Wanted) -> Outcome:
         response.begin()
     except (HTTPException, ValueError) as error:
         return Outcome(Kind.BROKEN, why=f"no head: {error!r}")
-    ended = True
+    answer = bench.read(DIALECTS[wanted.dialect], response, streamed=wanted.stream)
+    return _judge_error(wanted, answer) if answer.status != 200 else _judge_answer(wanted, answer)
+
+
+def _judge_error(wanted: Wanted, answer: bench.Answer) -> Outcome:
+    """Judge an error. HAProxy's own has one body, which every dialect can read."""
     try:
-        body = response.read()
-    except HTTPException as error:
-        ended, body = False, getattr(error, "partial", b"")
-        if response.chunked:
-            body = _unchunked(data)
-    if response.status != 200:
-        return _judge_error(wanted, response, body, ended)
-    return _judge_answer(body, ended, wanted)
-
-
-def _unchunked(data: bytes) -> bytes:
-    """What came of a chunked body that has no end."""
-    reader, parts = io.BytesIO(data.partition(b"\r\n\r\n")[2]), []
-    while size := reader.readline().strip():
-        parts.append(reader.read(int(size, 16)))
-        reader.readline()
-    return b"".join(parts)
-
-
-def _judge_error(wanted: Wanted, response: HTTPResponse, body: bytes, ended: bool) -> Outcome:
-    """HAProxy answers all dialects with one body, which each of them can read."""
-    again = response.getheader("Retry-After", "")
-    try:
-        told = json.loads(body)
+        told = json.loads(answer.data)
         known = bool(told["error"]["message"])
         if wanted.dialect == "messages":
             known = known and told["type"] == "error" and bool(told["error"]["type"])
     except (ValueError, KeyError, TypeError):
         known = False
-    if not known or not ended:
-        return Outcome(Kind.FALSE, "", response.status, f"no error of the dialect: {body[:200]!r}", again)
-    return Outcome(Kind.STATUS, "", response.status, body.decode()[:200], again)
+    kind = Kind.STATUS if known and answer.ended else Kind.FALSE
+    again = answer.headers.get("retry-after", "")
+    return Outcome(kind, "", answer.status, answer.data[:200].decode(errors="replace"), again)
 
 
-def _judge_answer(body: bytes, ended: bool, wanted: Wanted) -> Outcome:
-    dialect = DIALECTS[wanted.dialect]
+def _judge_answer(wanted: Wanted, answer: bench.Answer) -> Outcome:
+    body = answer.data
     came = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
     try:
-        told = dialect.stream(came) if wanted.stream else dialect.whole(came)
+        told = answer.dialect.stream(came) if wanted.stream else answer.dialect.whole(came)
     except (AssertionError, ValueError, KeyError, TypeError, IndexError) as error:
-        cut = not ended and not (wanted.stream and _FINISHED.search(came))
+        cut = not answer.ended and not (wanted.stream and _FINISHED.search(came))
         return Outcome(Kind.BROKEN if cut else Kind.FALSE, "", 200, f"{error!r} in {body[-200:]!r}")
     served, whole = _served(told.text, wanted.chunks)
     if told.failed:
         return Outcome(Kind.EVENT if wanted.stream else Kind.FALSE, served, 200, told.words)
-    return Outcome(Kind.OK if whole and told.finish and ended else Kind.FALSE, served, 200, told.text[:200])
+    return Outcome(Kind.OK if whole and told.finish and answer.ended else Kind.FALSE, served, 200, told.text[:200])
 
 
 def _served(text: str, chunks: int) -> tuple[str, bool]:
-    """Who spoke, and whether that is all that there was to say."""
+    """Return who answered, and whether the text is complete."""
     found = _SERVED.match(text)
     whole = bool(found) and text.split()[1:] == [f"w{number}" for number in range(chunks)]
     return (found[1] if found else ""), whole
 
 
 def request(wanted: Wanted) -> bytes:
-    """The bytes of a request; its session is in the header that Claude Code sends.
+    """Return the bytes of a request, with the session in Claude Code's header.
 
-    The conversation's beginning is the same in each of its turns.
+    All turns of a conversation begin with the same messages.
     """
     dialect = DIALECTS[wanted.dialect]
     asked = f"request={wanted.id} chunks={wanted.chunks} pause={wanted.pause}"
     said = (("user", f"This is {wanted.conversation}."), ("assistant", "Yes."), ("user", asked))
     turns = [{"role": role, "content": words} for role, words in said]
     field_ = "input" if wanted.dialect == "responses" else "messages"
-    body = json.dumps(dialect.ask(streamed=wanted.stream, tools=False, **{field_: turns})).encode()
-    lines = (
-        f"POST {dialect.path} HTTP/1.1",
-        "Host: models.test",
-        "Content-Type: application/json",
-        f"Content-Length: {len(body)}",
-        f"X-Request-Id: {wanted.id}",
-        f"X-Claude-Code-Session-Id: {wanted.conversation}",
-        "Connection: close",
-    )
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+    body = dialect.ask(streamed=wanted.stream, tools=False, **{field_: turns})
+    session = f"X-Claude-Code-Session-Id: {wanted.conversation}\r\nConnection: close\r\n"
+    return bench.request(dialect, body, wanted.id, headers=session)
 
 
 async def ask(port: int, wanted: Wanted) -> Outcome:
-    """One try; it ends within the limit, whatever happens."""
+    """Make one try, which ends within the limit."""
     got = bytearray()
     try:
         await asyncio.wait_for(_receive(port, request(wanted), got), LIMIT)
@@ -203,7 +177,7 @@ async def _receive(port: int, data: bytes, got: bytearray) -> None:
 
 
 async def ask_as_sdks_do(port: int, wanted: Wanted) -> Asked:
-    """Up to three tries, as the official SDKs make them: again after 429 and 5xx, after what Retry-After says."""
+    """Make up to three tries like the official SDKs: after 429 and 5xx, when Retry-After says."""
     asked = Asked(wanted, await ask(port, wanted))
     while asked.outcome.kind is Kind.STATUS and asked.outcome.status in (429, *range(500, 600)):
         asked.tries.append((time.monotonic(), asked.outcome))
@@ -215,7 +189,7 @@ async def ask_as_sdks_do(port: int, wanted: Wanted) -> Asked:
 
 
 async def get(port: int, path: str, method: str = "GET", headers: str = "") -> tuple[int, dict[str, str], bytes]:
-    """Status, headers (names in lower case) and body of a path; `headers` are sent as they are."""
+    """Return status, headers (names in lower case) and body of a path; `headers` are sent verbatim."""
     got = bytearray()
     top = f"{method} {path} HTTP/1.1\r\nHost: models.test\r\nContent-Length: 0\r\nConnection: close\r\n{headers}\r\n"
     await asyncio.wait_for(_receive(port, top.encode(), got), LIMIT)

@@ -1,10 +1,9 @@
-"""The scenes, in order; each leaves the cluster as it found it, but for the last."""
+"""The scenes, in order. Each but the last restores the cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -13,17 +12,50 @@ from itertools import count, cycle
 
 from tests.cluster.boxes import Cluster, until
 from tests.cluster.client import Asked, Kind, Outcome, Wanted, ask, ask_as_sdks_do, get, request
-from tests.cluster.report import Report
 
-# A long answer takes ten seconds; what fails does so when 200 of them are under way.
+# A long answer takes ten seconds; servers fail while 200 of them are running.
 CHUNKS, PAUSE = 40, 0.25
 WHOLES = 24
-# What may become of an answer under way.
+# Outcomes of running answers.
 ENDS = ("ok", "broke off", "error event", "error status 502")
 CONVERSATIONS = 45
 ALL_UP = ("UP", "UP", "UP")
-# What a proxy answers in each dialect if HAProxy has no model server left: status and Retry-After.
+# A proxy's answer in each dialect if HAProxy has no model server left: status and Retry-After.
 _NO_SERVER = {"chat": "503 5", "messages": "529 5", "responses": "503 5"}
+
+
+@dataclass
+class Report:
+    """The table: one line per statement. `failed` are the statements that do not hold."""
+
+    failed: list[str] = field(default_factory=list)
+    checked: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Return whether statements were checked, and all hold."""
+        return self.checked > 0 and not self.failed
+
+    def title(self, words: str) -> None:
+        print(f"\n{words}", flush=True)
+
+    def note(self, words: str, value: object) -> None:
+        """Print a figure that is not checked."""
+        print(f"          {words:<72} {value}", flush=True)
+
+    def check(self, words: str, value: object, expected: object = True) -> None:
+        """Check a statement: it holds if the value is as expected."""
+        holds = value == expected
+        self.checked += 1
+        if not holds:
+            self.failed.append(words)
+        shown = "" if expected is True or value in ([], "") else value
+        verdict = "holds" if holds else "DOES NOT"
+        print(f"  {verdict:<8} {words:<72} {shown if holds else f'{value!r}, not {expected!r}'}".rstrip(), flush=True)
+
+    def summary(self) -> str:
+        failed = "".join(f"\n  not: {words}" for words in self.failed)
+        return f"{self.checked - len(self.failed)} of {self.checked} hold{failed}"
 
 
 @dataclass
@@ -39,7 +71,6 @@ class Play:
     _tries: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
-        """Everything."""
         await self.cluster.start()
         await self._paths()
         await self._leaving()
@@ -53,7 +84,7 @@ class Play:
         await self._nobody()
 
     def _wanted(self, conversation: str = "", **more: object) -> Wanted:
-        """A request with an id of its own; dialects take turns."""
+        """Return a request with a new id; dialects take turns."""
         number = next(self._ids)
         more.setdefault("dialect", self.dialects[number % len(self.dialects)])
         wanted = Wanted(f"r{number}", conversation or f"other-{number}", **more)  # type: ignore[arg-type]
@@ -74,8 +105,8 @@ class Play:
             self.report.check(f"{method} {path} reaches no proxy", known)
 
     async def _leaving(self) -> None:
-        """A client goes before the first word, and one in the middle of a stream."""
-        self.report.title("A client that leaves lets go of the model server")
+        """One client leaves in the middle of a stream, one before a whole answer."""
+        self.report.title("The model server is released when a client leaves")
         for stream in (True, False):
             wanted = self._wanted(stream=stream, chunks=CHUNKS, pause=PAUSE)
             self._tries[wanted.id] += 1
@@ -83,7 +114,7 @@ class Play:
             writer.write(request(wanted))
             await until(lambda: self._open(1), "the model server has the request")
             writer.close()
-            took = await until(lambda: self._open(0), "the model server is let go")
+            took = await until(lambda: self._open(0), "the model server is released")
             where = "in a stream" if stream else "while it waits for a whole answer"
             self.report.check(f"{where}, within 1 s", took < 1)
 
@@ -92,7 +123,7 @@ class Play:
         return sum([await server.under_way() for server in servers]) == number
 
     async def _by_header(self) -> None:
-        """The model servers behind HAProxy, asked as a proxy asks: the header of the conversation alone decides."""
+        """Ask the model servers behind HAProxy like a proxy: only the header of the conversation decides."""
         self.report.title("Which model server gets a request")
         homes = {key: {await self._home(key) for _ in range(4)} for key in map(str, range(CONVERSATIONS))}
         self.report.check("all requests with one X-Conversation-Key go to one server", _several(homes), {})
@@ -100,13 +131,13 @@ class Play:
         self.report.check("requests without it take turns", {await self._home("") for _ in range(4)}, {"A", "B"})
 
     async def _home(self, key: str) -> str:
-        """The model server that answers what has this key."""
+        """Return the model server that answers requests with this key."""
         headers = f"X-Conversation-Key: {key}\r\n" if key else ""
-        _, told, _ = await get(self.cluster.models, "/v1/echo", headers=headers)
+        _, told, _ = await get(self.cluster.models, "/v1/models", headers=headers)
         return told["x-served-by"]
 
     async def _sticky(self, title: str, repeat: int) -> dict[str, str]:
-        """Conversations one after the other, so that no load moves them; who served each."""
+        """Ask conversations one by one, so that load does not move them; return who served each."""
         self.report.title(title)
         homes: dict[str, set[str]] = {}
         outcomes = Counter[Kind]()
@@ -126,7 +157,7 @@ class Play:
         return self.cluster.balancer.running() == 0
 
     async def _failing(self) -> None:
-        """In the middle of the streams a proxy and the model server of another one are killed."""
+        """Kill a proxy, and a model server of the others, during streams."""
         under_way = f"{self.streams} streams and {WHOLES} whole answers under way"
         self.report.title(f"{under_way}; proxy 1 and model server B are killed")
         asked = [self._wanted(chunks=CHUNKS, pause=PAUSE) for _ in range(self.streams)]
@@ -151,7 +182,7 @@ class Play:
         self.report.check("and which model servers there are", models, ["UP", "DOWN"])
 
     def _judge_cut(self, asked: list[Wanted], outcomes: list[Outcome]) -> None:
-        """What became of those under way, by who had them (the model servers know)."""
+        """Check the outcomes of running requests by their model server and proxy."""
         ways = {id_: served[0] for id_, served in self.cluster.seen().items()}
         table = Counter(
             (ways[wanted.id], "stream" if wanted.stream else "whole", _told(outcome))
@@ -164,7 +195,7 @@ class Play:
         self.report.check("there were some of each", {_expected(way, how) for way, how, _ in table}, {*ENDS})
 
     async def _stream_of_requests(self, seconds: float) -> list[Asked]:
-        """New requests for so long, 20 in a second, each tried as SDKs do."""
+        """Send new requests for `seconds`, 20 per second, each with the retries of SDKs."""
         tasks, ends, ways = [], time.monotonic() + seconds, cycle((True, False, True))
         while time.monotonic() < ends:
             wanted = self._wanted(stream=next(ways), pause=0.05)
@@ -192,8 +223,8 @@ class Play:
         self.report.check("every conversation is where it was at first", _moved(before, after), {})
 
     async def _rolling(self, before: dict[str, str], *, drained: bool) -> None:
-        """Proxy 2 is stopped and started again, with HAProxy told before, and without."""
-        how = "HAProxy is told before" if drained else "nobody is told before"
+        """Stop and start proxy 2, drained before or not."""
+        how = "it is drained before" if drained else "it is not drained before"
         self.report.title(f"Proxy 2 is stopped by SIGTERM under load; {how}")
         balancer, proxy = self.cluster.balancer, self.cluster.proxies[1]
         here = [name for name, home in before.items() if home.endswith("p2")]
@@ -204,7 +235,7 @@ class Play:
             balancer.drain("proxy2")
         load = asyncio.ensure_future(self._stream_of_requests(6.0))
         await asyncio.sleep(0.5)
-        proxy.signal(signal.SIGTERM)
+        proxy.stop()
         new, outcomes = await load, await asyncio.gather(*running)
         self.report.check("streams that run end well", {outcome.kind for outcome in outcomes}, {Kind.OK})
         self.report.check("new requests are answered", {asked.outcome.kind for asked in new}, {Kind.OK})
@@ -219,7 +250,7 @@ class Play:
         self.report.check("every conversation is where it was at first", _moved(before, after), {})
 
     def _once(self) -> None:
-        """Nobody sent a request twice but the client: the model servers saw each try once at most."""
+        """Check that each try reached a model server at most once: only clients retry."""
         self.report.title("What reached a model server")
         seen = self.cluster.seen()
         twice = [id_ for id_, ways in seen.items() if len(ways) > self._tries[id_]]
@@ -230,7 +261,7 @@ class Play:
         return f"{len(self._sent)}; {self._tries.total()}; {self.cluster.load().total()}"
 
     async def _nobody(self) -> None:
-        """At last all model servers are killed, then all proxies."""
+        """Kill all model servers, then all proxies."""
         self.report.title("All model servers are killed, then all proxies")
         for server in self.cluster.servers.values():
             server.kill()
@@ -257,7 +288,7 @@ class Play:
 
 
 def _expected(way: str, how: str) -> str:
-    """What becomes of an answer that was under way when proxy 1 and model server B were killed."""
+    """Return the outcome of an answer that was running when proxy 1 and model server B were killed."""
     if way != "A/p1" and way.startswith("A"):
         return "ok"
     if how == "whole":

@@ -2,115 +2,99 @@
 
     python -m tests.cluster.upstream --port 8000 --name A --seen FILE
 
-A request says in its last message what it wants: `request=r1 chunks=40 pause=0.25`. The text of the answer is
-`A/p1 w0 w1 ...`: this server's name, the key that the proxy has for it (each has its own), and one word for each chunk.
-FILE gets a line for each request when it arrives, so that it outlives the server. `GET /open` is the number of answers
-under way, `GET /v1/echo` the head of the request itself, with this server's name in a header (`X-Served-By`).
+The last message of a request has its orders: `request=r1 chunks=40 pause=0.25`. The text of the answer is
+`A/p1 w0 w1 ...`: this server's name, the key of the proxy that asks, and one word for each chunk. FILE gets a line for
+each request when it arrives, so that it outlives the server. `GET /open` is the number of running answers. Each answer
+has the server's name in the header `X-Served-By`.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import json
 import re
-import socket
-from dataclasses import dataclass
+import select
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.scripted import DONE, LAST, ROLE, SSE, USAGE, answer, chunked, completion, finish, text
+from tests.real.threaded import Handler, Listener
+from tests.support.scripted import DONE, ROLE, USAGE, completion, finish, text
 
-_WANTED = re.compile(rb"request=(\w+) chunks=(\d+) pause=([0-9.]+)")
+_WANTED = re.compile(r"request=(\w+) chunks=(\d+) pause=([0-9.]+)")
 _CARD = {"id": "tiny", "object": "model", "created": 1, "owned_by": "vllm", "max_model_len": 100_000}
 
 
-@dataclass
-class Server:
-    """One model server; `under_way` counts its answers."""
+class _Server(Listener):
+    """The listening socket; `under_way` counts the answers."""
 
+    request_queue_size = 1024
     name: str
     seen: Path
-    under_way: int = 0
+    under_way = 0
+    lock = threading.Lock()
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, which has one request."""
-        sock: socket.socket = writer.get_extra_info("socket")
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
-            body = await reader.readexactly(int(length[1])) if length else b""
-            await self._answer(head, body, reader, writer)
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
 
-    async def _answer(
-        self, head: bytes, body: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        path = head.split(b" ")[1].decode()
-        if path == "/v1/echo":
-            writer.write(answer(head, headers={"Content-Type": "text/plain", "X-Served-By": self.name}))
-        elif path == "/open":
-            writer.write(answer({"open": self.under_way}))
-        elif path in ("/health", "/_ready"):
-            writer.write(answer({}))
-        elif path == "/v1/models":
-            writer.write(answer({"object": "list", "data": [_CARD]}))
-        elif path == "/v1/chat/completions":
-            proxy = re.findall(rb"(?i)\r\nauthorization: Bearer (p[123])\r\n", head)[0]
-            await self._generate(proxy.decode(), body, reader, writer)
-        else:
-            writer.write(answer({"error": {"message": f"no {path}"}}, 404))
+class _Handler(Handler):
+    server: _Server
 
-    async def _generate(
-        self, proxy: str, body: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        found = _WANTED.findall(body)[-1]
-        with self.seen.open("a") as lines:
-            lines.write(f"{self.name}/{proxy} {found[0].decode()}\n")
-        words = [f"{self.name}/{proxy}", *(f"w{number}" for number in range(int(found[1])))]
-        speak = self._stream if json.loads(body).get("stream") else self._whole
-        self.under_way += 1
+    def end_headers(self) -> None:
+        self.send_header("X-Served-By", self.server.name)
+        super().end_headers()
+
+    def do_GET(self) -> None:
+        """Answer HAProxy, the proxies and the test."""
+        cards = {"object": "list", "data": [_CARD]}
+        self.send_whole(200, {"/open": {"open": self.server.under_way}, "/v1/models": cards}.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        """Answer a chat request as it says."""
+        body = self.body()
+        request, chunks, pause = _WANTED.findall(json.dumps(body))[-1]
+        served = f"{self.server.name}/{self.headers['Authorization'].removeprefix('Bearer ')}"
+        words = [served, *(f"w{number}" for number in range(int(chunks)))]
+        with self.server.lock:
+            self.server.under_way += 1
+            with self.server.seen.open("a") as lines:
+                lines.write(f"{served} {request}\n")
         try:
-            # The other side's end closes: it wants no answer any more.
-            gone = asyncio.ensure_future(reader.read())
-            spoken = asyncio.ensure_future(speak(words, float(found[2]), writer))
-            await asyncio.wait((gone, spoken), return_when=asyncio.FIRST_COMPLETED)
-            for each in (gone, spoken):
-                each.cancel()
-            await asyncio.gather(gone, spoken, return_exceptions=True)
+            with contextlib.suppress(ConnectionError):
+                if body.get("stream"):
+                    self.send_stream(self._events(words, float(pause)))
+                else:
+                    self._wait(float(pause) * len(words))
+                    self.send_whole(200, completion(" ".join(words)))
         finally:
-            self.under_way -= 1
+            with self.server.lock:
+                self.server.under_way -= 1
 
-    async def _stream(self, words: list[str], pause: float, writer: asyncio.StreamWriter) -> None:
-        writer.write(SSE + chunked(ROLE))
+    def _events(self, words: list[str], pause: float) -> Iterator[bytes]:
+        yield ROLE
         for number, word in enumerate(words):
-            writer.write(chunked(text(word if number == 0 else f" {word}")))
-            await writer.drain()
-            await asyncio.sleep(pause)
-        writer.write(chunked(finish()) + chunked(USAGE) + chunked(DONE) + LAST)
-        await writer.drain()
+            yield text(word if number == 0 else f" {word}")
+            self._wait(pause)
+        yield from (finish(), USAGE, DONE)
 
-    async def _whole(self, words: list[str], pause: float, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(pause * len(words))
-        writer.write(answer(completion(" ".join(words))))
-        await writer.drain()
+    def _wait(self, seconds: float) -> None:
+        """Wait. Raise ConnectionError if the other side closes meanwhile."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLRDHUP)
+        if poll.poll(seconds * 1000):
+            raise ConnectionError
 
 
-async def main() -> None:
-    """Serve until the process is ended."""
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--name", required=True)
     parser.add_argument("--seen", type=Path, required=True)
     options = parser.parse_args()
-    server = Server(options.name, options.seen)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", options.port, backlog=1024, limit=1 << 20)
-    await listener.serve_forever()
+    server = _Server(("127.0.0.1", options.port), _Handler)
+    server.name, server.seen = options.name, options.seen
+    server.serve_forever()
 
 
 if __name__ == "__main__":
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(main())
+        main()

@@ -92,7 +92,6 @@ def _table(title: str, cases: list[CaseResult]) -> int:
 
 
 def reason(case: CaseResult) -> str:
-    """Return why a fixture failed."""
     if case.harness_error:
         return case.harness_error.splitlines()[-1]
     row = next(row for row in case.checks if row.status in (Status.FAIL, Status.ERROR))

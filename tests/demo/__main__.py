@@ -12,17 +12,17 @@ import contextlib
 import itertools
 import signal
 import sys
+import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from benchmarks.models import files
 from benchmarks.models.questions import load_questions
 from benchmarks.models.replay import receive
+from benchmarks.models.replies import Reply
 from benchmarks.models.servers import LlamaServer, proxied
-from tests.demo import table
 from tests.demo.cases import CASES
-from tests.demo.client import ask
 from tests.real import llama, processes
 from tests.real.replay import ReplayServer
 
@@ -30,14 +30,17 @@ LIMIT = 120  # seconds for each part, on a machine that is busy too; ending the 
 CACHE = processes.ROOT / ".cache"
 SMALL = files.MODELS[1:]  # the trained models that answer in seconds
 QUESTION = "one-02"
+# The table: four columns that wrap, for a terminal of 100 columns.
+WIDTHS = (9, 18, 27, 40)  # with two blanks between them: 100
+GAP = "  "
+HEADS = ("agent", "the model wrote", "the server sent", "through the proxy, the agent gets")
 
 
 class OutOfTimeError(BaseException):
-    """The demo's time is over. No `Exception`, lest a handler of other errors takes it for one of those."""
+    """The demo's time is over. Not an `Exception`, so that no handler of other errors catches it."""
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.demo", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--upstream",
@@ -57,7 +60,7 @@ def main() -> int:
     try:
         with contextlib.ExitStack() as stack:
             upstream = start_upstream(choice, stack)
-            proxy = stack.enter_context(running_proxy(upstream))
+            proxy = stack.enter_context(proxied(upstream))
             wrong, helped = compare(upstream, proxy)
             signal.alarm(LIMIT)
             try:
@@ -66,7 +69,7 @@ def main() -> int:
                 print(f"The trained model did not answer: {error}\n")
             signal.alarm(0)
     except (processes.NotStartedError, OutOfTimeError) as error:
-        print(f"The demo did not come to its end: {error}", file=sys.stderr)
+        print(f"The demo did not finish: {error}", file=sys.stderr)
         return 1
     finally:
         signal.alarm(0)
@@ -105,34 +108,22 @@ def _start_real(stack: contextlib.ExitStack) -> str:
     return server.url
 
 
-@contextlib.contextmanager
-def running_proxy(upstream: str) -> Iterator[str]:
-    """Run the proxy in front of `upstream` while the block lasts; give its URL."""
-    port = str(processes.free_port())
-    command = ["-m", "proxy", "serve", "--upstream", upstream, "--port", port]
-    print("Proxy:        python", *command)
-    url = f"http://127.0.0.1:{port}"
-    with processes.running([sys.executable, *command], f"{url}/health", timeout=60):
-        yield url
-
-
 def compare(upstream: str, proxy: str) -> tuple[int, int]:
     """Send every case both ways and print the table.
 
     Return how many agents got something wrong through the proxy, and how many only the proxy served well.
     """
     wrong = helped = 0
-    print("", *table.header(), sep="\n")
+    print("", *header(), sep="\n")
     for case, following in itertools.zip_longest(CASES, CASES[1:]):
-        direct = ask(upstream, case.agent, case.script)
-        reply = ask(proxy, case.agent, case.script)
+        direct, reply = case.ask(upstream), case.ask(proxy)
         faults = case.faults(reply)
         wrong += bool(faults)
         helped += bool(case.faults(direct)) and not faults
-        cells = (case.agent.name, case.wrote, table.before(direct), table.after(reply, faults))
-        print(*table.row(cells), sep="\n", flush=True)
+        cells = (case.agent.name, case.wrote, before(direct), after(reply, faults))
+        print(*row(cells), sep="\n", flush=True)
         if following is None or following.agent is not case.agent:
-            print(table.rule())
+            print(rule())
     return wrong, helped
 
 
@@ -151,6 +142,48 @@ def ask_a_trained_model(stack: contextlib.ExitStack) -> None:
         text = " ".join(reply.text.split())
         print(f"  {way} the proxy: {f'call {calls}' if calls else reply.error or f'text only, {text}'}")
     print()
+
+
+def header() -> Iterator[str]:
+    yield from row(HEADS)
+    yield rule("=")
+
+
+def rule(mark: str = "-") -> str:
+    """Return the line below the heads, or between agents."""
+    return GAP.join(mark * width for width in WIDTHS)
+
+
+def row(cells: Sequence[str]) -> Iterator[str]:
+    """Return the lines of one row: each cell wrapped to its column, its own line breaks kept."""
+    columns = [_wrap(cell, width) for cell, width in zip(cells, WIDTHS, strict=True)]
+    for parts in itertools.zip_longest(*columns, fillvalue=""):
+        padded = (part.ljust(width) for part, width in zip(parts, WIDTHS, strict=True))
+        yield GAP.join(padded).rstrip()
+
+
+def _wrap(cell: str, width: int) -> list[str]:
+    return [line for part in cell.split("\n") for line in textwrap.wrap(part, width) or [""]]
+
+
+def before(reply: Reply) -> str:
+    """Say in a few words what the server sent by itself."""
+    if reply.error:
+        return "ERROR " + textwrap.shorten(reply.error, 60, placeholder=" ...")
+    if not reply.calls:
+        return f"text only, finish {reply.finish}"
+    names = ", ".join(name for name, _ in reply.calls)
+    return f"call {names}; finish {reply.finish}"
+
+
+def after(reply: Reply, faults: Sequence[str]) -> str:
+    """Say what the agent gets, the calls in full, and what is wrong with it."""
+    if faults:
+        return "WRONG " + "\n".join(faults)
+    if not reply.calls:
+        return f"the same text, byte for byte ({len(reply.text.encode())}); finish {reply.finish}"
+    calls = "\n".join(f"{name} {arguments}" for name, arguments in reply.calls)
+    return f"{calls}\nfinish {reply.finish}"
 
 
 def verdict(wrong: int, helped: int) -> str:

@@ -6,8 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import requests
+
+from benchmarks.models.replay import receive
+from benchmarks.models.replies import Reply
 from tests.demo.agents import OPENCLAW, OPENCODE, QWEN_CODE, Agent
-from tests.demo.client import Reply
 from tests.real.llama import load_scripts
 
 COMMAND = "printf made-by-tool > $PWD/proof.txt"
@@ -25,27 +28,32 @@ class Case:
     calls: Expected = ()
     text: str = ""
 
+    def ask(self, url: str) -> Reply:
+        """Send the agent's request to the server at `url` and return the reply, an error of any kind in it."""
+        try:
+            return receive(url, self.agent.request(self.script), self.agent.headers)
+        except (requests.RequestException, ValueError, LookupError) as error:
+            return Reply("", [], "", 0, 0.0, f"{type(error).__name__}: {error}")
+
     def faults(self, reply: Reply) -> list[str]:
-        """Say in what `reply` is not what the agent must get; nothing if it is."""
+        """Return the differences of `reply` from what the agent must get."""
         if reply.error:
             return [f"error: {reply.error}"]
-        calls = [_meaning(call.name, call.arguments) for call in reply.calls]
-        ids = [call.id for call in reply.calls]
+        calls = [_meaning(*call) for call in reply.calls]
         checks = {
             f"finish {reply.finish!r}": reply.finish == ("tool_calls" if self.calls else "stop"),
             f"calls {calls}": calls == list(self.calls),
-            f"ids {ids}": all(ids) and len(set(ids)) == len(ids),
             f"text {reply.text!r}": self._is_text(reply.text),
         }
         return [f"unexpected {what}" for what, holds in checks.items() if not holds]
 
     def _is_text(self, text: str) -> bool:
-        """Beside calls, blank space is nobody's loss; a reply without calls must be what the model wrote."""
+        """Next to calls, blanks do not count; a reply without calls must be verbatim."""
         return text.strip() == self.text if self.calls else text == self.text
 
 
 def _meaning(name: str, arguments: str) -> tuple[str, Any]:
-    """Return a call as an agent takes it; arguments that are no JSON stay a string, which nothing expects."""
+    """Return a call as an agent reads it. Arguments that are not JSON stay a string, which no case expects."""
     try:
         return name, json.loads(arguments)
     except ValueError:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from proxy import __version__
-from tests.deploy import live, wheels
+from tests.deploy import live
 from tests.deploy.host import Host, checkout
 from tests.deploy.traffic import Traffic, Upstream
 from tests.real.processes import ROOT
@@ -28,6 +28,10 @@ NEEDED = {
     **{"sshd": "openssh-server", "ssh": "openssh-client", "curl": "curl", "runuser": "util-linux"},
     **{"shellcheck": "shellcheck", "ip": "iproute2"},
 }
+PYTHONS = ("3.11", "3.12", "3.13")
+MACHINES = ("x86_64", "aarch64")
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+LOCKED = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "requirements.lock")]
 SICK = ("def health(self) -> JsonObject:\n", "def health(self) -> JsonObject:\n        raise RuntimeError('sick')\n")
 
 
@@ -42,14 +46,14 @@ def main() -> int:
     start = time.monotonic()
     try:
         subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
-        tell("shellcheck has nothing to say")
-        wheels.check(tell)
+        tell("shellcheck finds nothing")
+        check_wheels()
         with Upstream() as upstream, Host(folder, upstream.url) as host:
             for step in STEPS:
                 step(host, upstream)
         live.check(folder, tell)
     except BaseException:
-        print(f"FAILED; what was said is in {folder}", file=sys.stderr)
+        print(f"FAILED; the output is in {folder}", file=sys.stderr)
         raise
     shutil.rmtree(folder)
     print(f"all of it in {time.monotonic() - start:.0f} s")
@@ -57,7 +61,7 @@ def main() -> int:
 
 
 def install_packages() -> None:
-    """What Debian and Ubuntu call the programs that are not here."""
+    """Install the missing programs on Debian or Ubuntu."""
     path = f"{os.environ['PATH']}:/usr/sbin"
     missing = sorted({package for program, package in NEEDED.items() if not shutil.which(program, path=path)})
     if missing:
@@ -68,12 +72,29 @@ def install_packages() -> None:
 
 
 def tell(line: str) -> None:
-    """One thing that holds."""
     print(f"  {line}", flush=True)
 
 
+def check_wheels() -> None:
+    """Ask pip for the locked wheels, here and for each Python and machine."""
+    # Into an empty folder, so that what is installed here does not count.
+    pip(["install", "--dry-run", "--ignore-installed", *LOCKED])
+    tell("pip install --require-hashes -r requirements.lock")
+    for python in PYTHONS:
+        for machine in MACHINES:
+            target = ["--implementation", "cp", "--python-version", python]
+            target += ["--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}"]
+            pip(["install", "--dry-run", "--ignore-installed", "--target", "none", *target, *LOCKED])
+    tell(f"wheels for {', '.join(PYTHONS)} on {' and '.join(MACHINES)}, by their digests")
+
+
+def pip(words: list[str]) -> None:
+    """Run pip; raise with what it said if it fails."""
+    done = subprocess.run([*PIP, words[0], "-q", *words[1:]], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def first(host: Host, upstream: Upstream) -> None:
-    """Nothing is there yet."""
     done = host.deploy()
     assert done.returncode == 0, done.stderr
     health = host.health()
@@ -90,7 +111,7 @@ def first(host: Host, upstream: Upstream) -> None:
 
 
 def second(host: Host, upstream: Upstream) -> None:
-    """A newer version while a stream runs and requests come."""
+    """Deploy a newer version during a stream and requests."""
     old, pid = host.current, (host.folder / "pid").read_text()
     stale = [f"0.0.{number}-2020010{number}T000000Z" for number in range(1, 7)]
     for name in stale:
@@ -114,7 +135,7 @@ def second(host: Host, upstream: Upstream) -> None:
 
 
 def refused(host: Host, message: str, **how: Path) -> None:
-    """A deployment that changes nothing at all."""
+    """Check that a deployment is refused and changes nothing."""
     before = (host.current, host.releases, host.health()["worker"])
     done = host.deploy(**how)
     assert done.returncode == 1 and message in done.stderr, done.stderr
@@ -123,7 +144,7 @@ def refused(host: Host, message: str, **how: Path) -> None:
 
 
 def broken(host: Host, upstream: Upstream) -> None:
-    """Code that cannot be loaded, rules that cannot be used, and two at once."""
+    """Refuse code that cannot be loaded, unusable rules, and a second deployment at the same time."""
     import_error = {"proxy/app.py": ("from __future__ import annotations\n", "import no_such_module\n")}
     refused(host, "No module named 'no_such_module'", checkout=checkout(host.folder / "broken", "9.0.1", import_error))
     tell("a release that cannot be loaded: refused, nothing changed")
@@ -147,11 +168,11 @@ def sick(host: Host, upstream: Upstream) -> None:
     assert [name for name in host.releases if name.startswith("9.0.2-")] == [
         name for name in host.releases if name.endswith(".failed")
     ]
-    tell("a release that starts and is not healthy: rolled back by itself")
+    tell("a release that starts and is not healthy: rolled back automatically")
 
 
 def back(host: Host, upstream: Upstream) -> None:
-    """Back to the release before, no further, and forward again by its name."""
+    """Roll back one release, no further, and return by name."""
     new = host.current
     assert (done := host.deploy("--rollback")).returncode == 0, done.stderr
     assert host.health()["version"] == __version__ and host.asked_of_systemctl() == ["reload"]
@@ -163,7 +184,7 @@ def back(host: Host, upstream: Upstream) -> None:
 
 
 def restarted(host: Host, upstream: Upstream) -> None:
-    """What the master itself has loaded is another one in the release before."""
+    """Restart if the other release has another gunicorn."""
     (metadata,) = (host.root / "releases").glob(f"{__version__}-*/venv/lib/python*/site-packages/gunicorn-*/METADATA")
     text = metadata.read_text()
     metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 27.0.0", text))

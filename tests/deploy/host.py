@@ -1,4 +1,4 @@
-"""A host to deploy to: a real sshd on loopback, the stand-in for systemctl, and what only this host has."""
+"""A host to deploy to: a real sshd on loopback, and the stand-in for systemctl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tests.real.processes import ROOT, free_port, stop
@@ -23,7 +22,7 @@ SOURCES = ("proxy", "systemd", "setup.cfg", "pyproject.toml", "README.md", "LICE
 
 
 class Host:
-    """A context manager: sshd with keys of its own, in `folder`, which nobody else's ssh knows of."""
+    """A context manager: sshd with its own keys in `folder`."""
 
     def __init__(self, folder: Path, upstream: str) -> None:
         self.folder = folder
@@ -54,9 +53,7 @@ class Host:
         self._wait()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.ssh("systemctl", "stop", "vllm-tool-proxy.service")
         stop(self._sshd)
 
@@ -92,7 +89,6 @@ class Host:
             time.sleep(0.1)
 
     def ssh(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command on the host."""
         command = ["ssh", "-F", str(self.ssh_config), "gpu", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
@@ -108,7 +104,6 @@ class Host:
         return done
 
     def health(self) -> dict[str, Any]:
-        """What /health says."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as client:
             client.request("GET", "/health")
             told: dict[str, Any] = json.loads(client.getresponse().read())
@@ -116,7 +111,6 @@ class Host:
 
     @property
     def current(self) -> str:
-        """The release in force."""
         return os.readlink(self.root / "current").removeprefix("releases/")
 
     @property
@@ -125,7 +119,7 @@ class Host:
         return {path.name for path in (self.root / "releases").iterdir()}
 
     def asked_of_systemctl(self) -> list[str]:
-        """The commands that changed something, since the last time this was asked."""
+        """Return the commands that changed something since the last call."""
         path = self.folder / "systemctl.log"
         words = [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []
         path.write_text("")
@@ -133,7 +127,7 @@ class Host:
 
 
 def checkout(folder: Path, version: str, changes: dict[str, tuple[str, str]] | None = None) -> Path:
-    """A checkout of another version; `changes` are texts to replace, by file."""
+    """Return a checkout of another version; `changes` are texts to replace, by file."""
     copy_of(SOURCES, folder)
     init = folder / "proxy" / "__init__.py"
     changed = init.read_text().splitlines()

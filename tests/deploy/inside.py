@@ -1,4 +1,4 @@
-"""`python -m tests.deploy.inside FOLDER`: what holds of the service where systemd is real (see `live`)."""
+"""`python -m tests.deploy.inside FOLDER`: checks of the service under a real systemd (see `live`)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
 
 
 def hide_a_key() -> None:
-    """In a file that only root can read, as a credential of the unit."""
+    """Put a key into a file that only root can read, as a credential of the unit."""
     KEY.parent.mkdir(exist_ok=True)
     KEY.write_text("of-root-alone\n")
     KEY.chmod(0o600)
@@ -57,19 +57,17 @@ def hide_a_key() -> None:
 
 
 def run(*command: str, check: bool = True) -> str:
-    """What a command says; raises if it fails."""
+    """Return the output of a command; raise if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0 or not check, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
 
 def show(key: str) -> str:
-    """A property of the service."""
     return run("systemctl", "show", "--value", "-p", key, NAME).strip()
 
 
 def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, Any]:
-    """What the service answers."""
     with closing(http.client.HTTPConnection(host, PORT, timeout=PATIENCE)) as client:
         data = json.dumps(body) if body else None
         client.request("POST" if body else "GET", path, data, {"Content-Type": "application/json"})
@@ -78,7 +76,6 @@ def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, An
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Wait for something."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "it never held"
@@ -146,7 +143,7 @@ def goes_back(upstream: Upstream) -> str:
 
 
 def is_closed(upstream: Upstream) -> str:
-    """Only loopback may talk to it, whatever it listens on."""
+    """Only loopback can reach it, whatever it listens on."""
     run("ip", "address", "add", f"{ELSEWHERE}/32", "dev", "lo")
     with Path(f"/etc/default/{NAME}").open("a") as file:
         file.write("TOOL_PROXY_HOST=0.0.0.0\n")

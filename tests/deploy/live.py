@@ -1,7 +1,7 @@
 """The unit under a real systemd: booted in namespaces of its own, on an overlay of this machine's files.
 
-Nothing of it outlives the block, and it has no network but its own loopback. Where this is not possible (in a container
-without the right to do it), that is said, and is no failure.
+Nothing outlives the block, and the only network is a loopback of its own. If this is not possible, as in a container
+without the rights, that is printed and is not a failure.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ exec systemd-nspawn --quiet --directory="$0/root" --register=no --keep-unit --pr
 
 
 def check(folder: Path, tell: Callable[[str], None]) -> None:
-    """Boot, run `inside` there with the releases in `folder`/opt, and tell what it found."""
+    """Boot, run `inside` with the releases in `folder`/opt, and print its results."""
     reason = _prepare(folder)
     done = None
     if not reason:
@@ -76,7 +76,7 @@ def check(folder: Path, tell: Callable[[str], None]) -> None:
 
 
 def _prepare(folder: Path) -> str:
-    """Make what the boot needs; return why there can be none."""
+    """Prepare the boot; return why it is impossible, or ""."""
     if not shutil.which("systemd-nspawn"):
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "systemd-container", "iproute2"]

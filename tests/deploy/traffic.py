@@ -1,4 +1,4 @@
-"""What goes through the proxy while it is deployed: a stream that lasts, and short requests one after the other."""
+"""Traffic during a deployment: a long stream, and short requests one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from types import TracebackType
 
 from tests.real.threaded import Handler, Listener, Threaded
 from tests.support.helpers import received
@@ -19,7 +18,7 @@ CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content"
 
 
 class Upstream(Threaded[Listener]):
-    """A context manager: a model server whose streams go on until they are told to end."""
+    """A context manager: a model server whose streams run until `end` is set."""
 
     def __init__(self) -> None:
         self.end = threading.Event()
@@ -28,7 +27,6 @@ class Upstream(Threaded[Listener]):
 
         class Model(Handler):
             def do_POST(self) -> None:
-                """A chat request, streamed or whole."""
                 body = self.body()
                 upstream.authorization = self.headers.get("Authorization", "")
                 if body.get("stream"):
@@ -37,23 +35,19 @@ class Upstream(Threaded[Listener]):
                     self.send_whole(200, completion(CALL if body.get("tools") else "short"))
 
             def do_GET(self) -> None:
-                """Whatever the proxy asks of it."""
                 self.send_whole(200, {})
 
         super().__init__(Listener(("127.0.0.1", 0), Model))
 
     def words(self) -> Iterator[bytes]:
-        """The events of a stream."""
         yield ROLE
         while not self.end.wait(0.1):
             yield text("a")
         yield from (finish(), DONE)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end.set()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
 
 
 class Traffic:
@@ -79,9 +73,7 @@ class Traffic:
         assert self._begun.wait(PATIENCE), "the stream never began"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._upstream.end.set()
         for thread in self._threads:

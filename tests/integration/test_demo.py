@@ -11,7 +11,6 @@ import pytest
 import requests
 
 from tests.demo.cases import CASES, Case
-from tests.demo.client import ask
 from tests.real import llama, processes
 from tests.real.replay import ReplayServer
 from tests.support.scripted import PATIENCE
@@ -74,18 +73,15 @@ class TestRealServer:
     @pytest.mark.parametrize("case", CASES, ids=FORMS)
     def test_the_recordings_are_what_it_sends(self, real: str, replay: str, case: Case) -> None:
         """But for ids and times, the replay tells an agent what the server tells it today."""
-        now, recorded = ask(real, case.agent, case.script), ask(replay, case.agent, case.script)
-        assert (now.text, now.finish) == (recorded.text, recorded.finish)
-        assert [(call.name, call.arguments) for call in now.calls] == [
-            (call.name, call.arguments) for call in recorded.calls
-        ]
+        now, recorded = case.ask(real), case.ask(replay)
+        assert (now.text, now.finish, now.calls) == (recorded.text, recorded.finish, recorded.calls)
         assert now.error.partition(":")[0] == recorded.error.partition(":")[0]
 
     @pytest.mark.parametrize("script", [name for name in FORMS if name.endswith("_xml")])
     def test_xml_makes_it_fail(self, real: str, script: str) -> None:
         """The XML cases show the proxy's second request: the server answers the first with an error."""
         case = next(case for case in CASES if case.script == script)
-        assert "empty grammar stack" in ask(real, case.agent, script).error
+        assert "empty grammar stack" in case.ask(real).error
 
 
 class TestThroughTheProxy:

@@ -12,7 +12,7 @@ import yaml
 from proxy import __version__, gunicorn_conf
 from proxy.config.load import AUDIT_NAME
 from proxy.config.settings import Settings
-from tests.cluster.boxes import CONFIG, Ports, haproxy_program, rendered
+from tests.cluster.boxes import CONFIG, haproxy_program, rendered
 from tests.real.processes import ROOT
 
 FOLDER = ROOT / "deploy"
@@ -54,7 +54,7 @@ def haproxy_programs() -> list[str]:
 
 def test_haproxy_takes_the_file_without_a_warning(tmp_path: Path) -> None:
     files = {"as it is": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
-    files["rendered"].write_text(rendered(Ports(18003, 18000, (18004, 18005, 18006), (18007, 18008)), tmp_path))
+    files["rendered"].write_text(rendered(18003, 18000, (18004, 18005, 18006), (18007, 18008), tmp_path))
     for program in haproxy_programs():
         for name, path in files.items():
             # -dW: a warning is an error.

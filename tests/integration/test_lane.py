@@ -20,10 +20,11 @@ from proxy.exchange.reply_stream import LONG
 from proxy.web.answer import HAND_OVER
 from tests.conftest import Front, Inside
 from tests.support.messages_checker import check_stream as check_message_stream
+from tests.support.messages_checker import events
 from tests.support.messages_client import MESSAGES, MODELS, cards
 from tests.support.messages_client import TOOL as MESSAGES_TOOL
 from tests.support.messages_client import ask as asked_in_messages
-from tests.support.responses_checker import check_stream, events, text_of
+from tests.support.responses_checker import check_stream, text_of
 from tests.support.responses_client import RESPONSES, TOOL, ask
 from tests.support.scripted import (
     DONE,

@@ -12,20 +12,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 
 from tests.real import processes
 from tests.support.scripted import PATIENCE
 
 FOLDER = Path(__file__).parent
-# What the model file depends on, beside the scripts themselves.
+# Sources of the model file, in addition to the scripts.
 SOURCES = ("parrot.py", "script.jinja", "chatml_tools.jinja")
 
 Scripts = Mapping[str, Sequence[str]]
 
 
 def available() -> bool:
-    """Say whether what a server needs is installed (the extra `real`)."""
+    """Return whether the extra `real` is installed."""
     return all(importlib.util.find_spec(name) for name in ("xllamacpp", "gguf", "numpy"))
 
 
@@ -49,7 +48,7 @@ def model(scripts: Scripts, cache: Path) -> Path:
     path = cache / f"parrot-{key}.gguf"
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # Under its name only when it is whole: two processes may build at the same time.
+        # It gets its name when it is complete, because two processes may build it at the same time.
         unfinished = path.with_suffix(f".{os.getpid()}")
         parrot.build(scripts, unfinished)
         unfinished.replace(path)
@@ -65,12 +64,12 @@ def _thinking_template(folder: Path) -> Path:
     return path
 
 
-class LlamaServer:
+class LlamaServer(contextlib.ExitStack):
     """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
 
-    The model is kept in the folder `cache`, and in a temporary folder without one. `template` is the file of another
-    chat template than the model's own. With `thinks` it reads earlier thoughts (`thinking.jinja`), and the server
-    leaves those of a reply in its text. `context` is how many tokens it has.
+    The model is kept in the folder `cache`, or in a temporary one. `template` is a file with another chat template.
+    With `thinks`, the template reads earlier reasoning (`thinking.jinja`), and the server leaves new reasoning in the
+    text. `context` is its length in tokens.
     """
 
     def __init__(
@@ -83,6 +82,7 @@ class LlamaServer:
         *,
         context: int = 8192,
     ) -> None:
+        super().__init__()
         self.url = ""
         self._scripts = load_scripts() if scripts is None else scripts
         self._cache = cache
@@ -90,7 +90,6 @@ class LlamaServer:
         self._template = template
         self._thinks = thinks
         self._context = context
-        self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> LlamaServer:
         """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
@@ -108,11 +107,5 @@ class LlamaServer:
                 command += ["", ""]
             command.append(str(self._context))
             starting.enter_context(processes.running(command, f"{self.url}/health", timeout=self._timeout))
-            self._resources = starting.pop_all()
+            self.enter_context(starting.pop_all())
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the server and remove what was temporary."""
-        self._resources.close()

@@ -1,4 +1,4 @@
-"""Servers as child processes: a free port, a wait until they answer, an end by their own id."""
+"""Servers as child processes: a free port, a wait until they answer, and their end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _PORTS = range(12_000, 32_000)
 
 
 class NotStartedError(Exception):
-    """A server ended, or did not answer in time; the text holds the last lines it wrote."""
+    """A server ended, or did not answer in time; the message has its last lines."""
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on, and that no other call, of whatever process, returns.
+    """Return a free port of 127.0.0.1 that no other call, in any process, returns.
 
-    A server takes its port long after it was told of it, and gunicorn tries for seconds: with a port that somebody else
-    took in between, a test would ask another test's proxy.
+    A server binds its port late, and gunicorn retries for seconds. If another server had taken the port in between, a
+    test would ask another test's proxy.
     """
     while True:
         port = random.choice(_PORTS)
@@ -39,9 +39,9 @@ def free_port() -> int:
 
 
 def _reserve(port: int) -> None:
-    """Take the port for this process; raises OSError if it is taken.
+    """Reserve the port for this process. Raises OSError if it is taken.
 
-    An abstract name belongs to one socket at a time, and to nobody once its process has ended: so it is left open.
+    An abstract name belongs to one socket until its process ends, so the socket is left open.
     """
     with socket.socket(socket.AF_UNIX) as reservation, socket.socket() as sock:
         reservation.bind(f"\0vllm-tool-proxy tests, port {port}")
@@ -68,10 +68,10 @@ def running(
     output: Path | None = None,
     patience: float = 4,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command` in the project's folder while the block lasts, which begins once `health` answers 200.
+    """Run `command` in the project's folder during the block, which begins when `health` answers 200.
 
-    What it writes goes into the file `output`, if there is one; at the end it has `patience` seconds. Raises
-    `NotStartedError` if it does not answer within `timeout` seconds.
+    Its output is written to the file `output`, if given; it has `patience` seconds to end. Raises `NotStartedError` if
+    it does not answer within `timeout` seconds.
     """
     with tempfile.TemporaryFile() if output is None else output.open("w+b") as log:
         process = subprocess.Popen(
@@ -96,7 +96,7 @@ def running(
 
 
 def stop(process: subprocess.Popen[bytes] | subprocess.Popen[str], patience: float = 4) -> None:
-    """End `process`: asked first, killed if it is still there after `patience` seconds."""
+    """Terminate `process`; kill it if it is still running after `patience` seconds."""
     process.terminate()
     try:
         process.wait(patience)

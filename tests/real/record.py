@@ -1,4 +1,4 @@
-"""`python -m tests.real.record`: record anew what the real llama.cpp server answers to the demo's agents.
+"""`python -m tests.real.record`: record the real llama.cpp server's answers to the demo's agents.
 
 Each script is recorded as the agent asks, and with `tool_choice: "none"`, into `tests/recordings`.
 """

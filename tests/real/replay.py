@@ -31,12 +31,12 @@ def script_of(messages: list[dict[str, Any]]) -> str:
 def recording(folder: Path, body: dict[str, Any]) -> Path | None:
     """Return the file in `folder` that answers the chat request `body`.
 
-    With `tool_choice: "none"` that is the recording made so, if there is one, and else the ordinary one:
-    where the server did not parse the call, it says the same either way.
+    With `tool_choice: "none"` that is a recording with it, if there is one, otherwise the ordinary one: a server that
+    did not parse the call answers both in the same way.
     """
     shape = f"{script_of(body['messages'])}-chat-{'stream' if body.get('stream') else 'plain'}"
     names = [f"{shape}-none-*.txt"] if body.get("tool_choice") == "none" else []
-    # The status alone follows, so that an ordinary request never gets what was recorded with `none`.
+    # Only the status follows, so that an ordinary request never gets a recording with `none`.
     for name in [*names, f"{shape}-[0-9]*.txt"]:
         if found := sorted(folder.glob(name)):
             return found[0]
@@ -63,7 +63,7 @@ class _Handler(Handler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Say that all is well, or which model there is: one, owned by the kind of server that was recorded."""
+        """Answer /health, and list one model, owned by the recorded kind of server."""
         owner = "vllm" if self.server.folder.name.startswith("vllm") else "llamacpp"
         answers = {
             "/health": {"status": "ok"},
@@ -91,7 +91,6 @@ class _Handler(Handler):
             self.send_whole(int(path.stem[-3:]), data)
 
     def _refuse(self, message: str) -> None:
-        """Answer 404 with an error object."""
         self.send_whole(404, {"error": {"message": message, "type": "not_found_error", "param": None, "code": 404}})
 
 

@@ -1,4 +1,4 @@
-"""Servers of the tests: one thread accepts, and leaving the server ends it."""
+"""Servers of the tests: one thread accepts, and leaving the block ends the server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 Server = TypeVar("Server", bound=TCPServer)
@@ -31,7 +30,7 @@ class Handler(BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     def send_whole(self, status: int, value: Any, *, cut: bool = False) -> None:
-        """Answer with JSON, or bytes as they are; of an answer that is cut half is sent."""
+        """Answer with JSON, or bytes verbatim; half of it if the answer is cut."""
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -66,14 +65,11 @@ class Threaded(Generic[Server]):
         self.url = f"http://127.0.0.1:{server.server_address[1]}"
 
     def __enter__(self) -> Self:
-        """Start to answer."""
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop to answer and close the listening socket."""
+    def __exit__(self, *_: object) -> None:
+        """Stop serving and close the listening socket."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

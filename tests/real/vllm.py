@@ -18,7 +18,6 @@ import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from tests.real import processes
 
@@ -26,9 +25,9 @@ FOLDER = Path(__file__).parent
 TEMPLATE = FOLDER / "chatml_tools.jinja"
 NAME = "tiny"
 PATIENCE = 300.0
-# What the model depends on.
+# Sources of the model.
 SOURCES = ("vllm_model.py", "scripts.json")
-# Nothing is asked of the internet; one thread each, and a small cache: a small machine shall do.
+# No internet, one thread each and a small cache, for small machines.
 VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -45,18 +44,16 @@ Scripts = Mapping[str, Sequence[str]]
 
 
 def environment() -> Path:
-    """Return the folder of the virtual environment that vLLM is in, or is to be in."""
+    """Return the folder of vLLM's virtual environment, which may not exist yet."""
     named = os.environ.get("TOOL_PROXY_VLLM")
     return Path(named) if named else processes.ROOT / ".venv" / "vllm"
 
 
 def python() -> Path:
-    """Return the Python of that environment."""
     return environment() / "bin" / "python"
 
 
 def available() -> bool:
-    """Say whether vLLM is there."""
     return python().exists() and any(environment().glob("lib/python3*/site-packages/vllm/__init__.py"))
 
 
@@ -83,7 +80,7 @@ def model(cache: Path) -> Path:
     return folder
 
 
-class VllmServer:
+class VllmServer(contextlib.ExitStack):
     """A context manager: vLLM with these flags, at `url`, saying `scripts`.
 
     `template` is the file of its chat template; `names` are those of its model. The model is kept in the folder
@@ -99,6 +96,7 @@ class VllmServer:
         names: Sequence[str] = (NAME,),
         log: Path | None = None,
     ) -> None:
+        super().__init__()
         self.url = ""
         self._log = log
         self._flags = flags
@@ -106,7 +104,6 @@ class VllmServer:
         self._cache = cache
         self._template = template
         self._names = names
-        self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> VllmServer:
         """Start the server; raises `processes.NotStartedError` if it does not answer in time."""
@@ -127,27 +124,21 @@ class VllmServer:
                 patience=30,  # its engine is a process of its own, which it ends
             )
             starting.enter_context(running)
-            self._resources = starting.pop_all()
+            self.enter_context(starting.pop_all())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the server and remove what was temporary."""
-        self._resources.close()
-
     def posted(self) -> list[tuple[str, int]]:
-        """Path and status of each request that has been answered, or whose answer has begun."""
+        """Return path and status of each request whose answer has begun."""
         assert self._log is not None, "it has not been started"
         log = self._log.read_text(encoding="utf-8", errors="replace")
         return [(path, int(status)) for path, status in _POSTED.findall(log)]
 
     def finished(self) -> int:
-        """How many requests vLLM has answered to their end; those that it aborted are none of them."""
+        """Return the number of requests that vLLM has completed, without aborted ones."""
         return total(self._metrics(), "vllm:request_success_total")
 
     def awaits(self, unfinished: int, patience: float = 60) -> bool:
-        """True as soon as so many requests run or wait; False if that never comes."""
+        """Wait until this number of requests run or wait; return False if that never happens."""
         deadline = time.monotonic() + patience
         while True:
             text = self._metrics()
@@ -176,6 +167,6 @@ class VllmServer:
 
 
 def total(metrics: str, name: str) -> int:
-    """The sum of a metric over all its labels, out of what /metrics says."""
+    """Return the sum of a metric over all its labels."""
     values = (line.rpartition(" ") for line in metrics.splitlines() if not line.startswith("#"))
     return int(sum(float(value) for key, _, value in values if key.partition("{")[0] == name))

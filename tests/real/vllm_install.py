@@ -64,7 +64,6 @@ def _asked(wheel: Path) -> list[str]:
 
 
 def _name(requirement: str) -> str:
-    """The package of a requirement."""
     for at, letter in enumerate(requirement):
         if not (letter.isalnum() or letter in "-_."):
             return requirement[:at]

@@ -75,7 +75,6 @@ def config(words: int, end: int) -> dict[str, object]:
 
 
 def main(folder: Path) -> None:
-    """Write the model."""
     words = tokenizer()
     words.save_pretrained(folder)
     said = json.dumps(config(len(words), words.eos_token_id), indent=1)

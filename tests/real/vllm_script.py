@@ -1,9 +1,9 @@
-"""What makes a real vLLM server say a script: the flag `--logits-processors tests.real.vllm_script:Scripted`.
+"""Makes a real vLLM server say a script, with the flag `--logits-processors tests.real.vllm_script:Scripted`.
 
 Everything but the choice of the next token is vLLM's own: HTTP, template, tokenizer, engine, parsers, streaming. The
-last `[[script:NAME]]` of a prompt picks the texts of that name out of the JSON file that the variable `VARIABLE` names,
-and the results of tools behind it count which of them is said; the last one is said again and again. The file is read
-for each prompt, so that it may change while the server runs. A prompt without that says what the model's weights want.
+last `[[script:NAME]]` of a prompt selects the texts of that name in the JSON file that the variable `VARIABLE` names.
+The number of tool results after it selects the text; the last one is repeated. The file is read for each prompt, so it
+may change while the server runs. Other prompts are answered by the model's weights.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from tests.same.cases import ROOT, as_json, cases
 from tests.support.sources import at_commit
 
 ASK = Path(__file__).with_name("ask.py")
-# So much of the answers must be no error, or nothing was compared.
+# Share of the answers that must not be errors; otherwise nothing was compared.
 LEAST = 0.9
 # How many differences are shown.
 SHOWN = 5
@@ -26,7 +26,6 @@ Answers = dict[str, tuple[int, bytes]]
 
 
 def main() -> int:
-    """Compare; 1 if any answer differs."""
     parser = argparse.ArgumentParser(description="compare the answers of two trees, byte for byte")
     parser.add_argument("commit", help="the tree to compare with")
     given = parser.parse_args()
@@ -39,7 +38,6 @@ def main() -> int:
 
 
 def _answers(tree: Path, asked: Path, folder: Path) -> Answers:
-    """All answers of one tree."""
     taken = folder / "answers.jsonl"
     own = {name: value for name, value in os.environ.items() if not name.startswith("TOOL_PROXY_")}
     environment = {**own, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}

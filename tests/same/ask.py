@@ -1,4 +1,4 @@
-"""Ask the application of one tree all cases, in all dialects; run as a script in that tree, whatever its modules are.
+"""Ask the application of one tree all cases, in all dialects. It runs as a script in that tree.
 
 Only what stays is used: `proxy.app:create_app()`, the settings of the environment, and the paths of the APIs.
 Arguments: the file of cases (JSON lines), and the file for the answers (JSON lines: name, status, body in base64).
@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
-# When a response was made is the one thing in which two runs of one tree differ.
+# Two runs of one tree differ only in the times of responses.
 _TIMES = re.compile(rb'"(created_at|completed_at)":\d+')
 MODELS = {"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm", "max_model_len": 65536}]}
 
@@ -35,11 +35,9 @@ class Server(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
     def do_GET(self) -> None:
-        """The models."""
         self._send(200 if self.path.startswith("/v1/models") else 404, "application/json", json.dumps(MODELS).encode())
 
     def do_POST(self) -> None:
-        """The answer of the case."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         kind, answer = self.answers[body["user"] + ("/stream" if body.get("stream") else "/whole")]
         self._send(200, kind, answer)

@@ -1,4 +1,4 @@
-"""What both trees are asked: the corpora's lines and the recordings, each as a request and a model server's answer."""
+"""The cases for both trees: corpora and recordings, each as a request and a model server's answer."""
 
 from __future__ import annotations
 

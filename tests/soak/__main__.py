@@ -12,7 +12,6 @@ from tests.soak.soak import Soak
 
 
 def main() -> int:
-    """Run it; 0 if all holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--clients", type=int, default=200)

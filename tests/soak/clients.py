@@ -1,4 +1,4 @@
-"""The clients of the soak: each sends its request after its own fashion, and judges what it gets."""
+"""The clients of the soak: each behaves in its own way, and judges its answer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _RESET = struct.pack("ii", 1, 0)
 
 @dataclass
 class Result:
-    """What came of a request: the outcome's name, and why it is none of the names that a plan has.
+    """The result of a request: the name of the outcome, and why it is unexpected.
 
-    `again`: it had to be sent a second time, for the connection was stale.
+    `again`: it was sent twice, because the connection was stale.
     """
 
     outcome: str
@@ -34,7 +34,7 @@ class Result:
 
 
 class Line:
-    """A client's connections: one is kept for the next request where both sides like it."""
+    """A client's connections: one is kept for the next request if both sides allow it."""
 
     def __init__(self, port: int, rng: random.Random) -> None:
         self._port, self._rng = port, rng
@@ -42,7 +42,6 @@ class Line:
         self.reused = self.stale = 0
 
     async def run(self, plan: Plan) -> Result:
-        """One request, to whatever end."""
         began = time.monotonic()
         try:
             async with asyncio.timeout(LIMIT):
@@ -57,7 +56,6 @@ class Line:
         return result
 
     def close(self, *, reset: bool = False) -> None:
-        """Let go of the connection."""
         if self._kept is not None:
             _end(self._kept[1], reset=reset)
             self._kept = None
@@ -99,7 +97,7 @@ class Line:
         return reader, writer
 
     async def _leave(self, plan: Plan, reader: asyncio.StreamReader) -> Result:
-        """Leave at some moment, whatever has come by then."""
+        """Leave at some moment, whatever has arrived by then."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(plan.after):
                 while await reader.read(65536):
@@ -174,7 +172,7 @@ async def _chunks(reader: asyncio.StreamReader, parts: list[bytes], *, slow: boo
 
 
 def judge(plan: Plan, answer: Answer) -> Result:
-    """What a strict client makes of an answer; anything that it could not take has the outcome "wrong"."""
+    """Return a strict client's result of an answer; unreadable ones have the outcome "wrong"."""
     try:
         outcome = _outcome(plan, answer)
         return Result(outcome, "" if outcome in plan.expected else f"{answer.status} {answer.data[-500:]!r}")

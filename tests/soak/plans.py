@@ -1,4 +1,4 @@
-"""What one request of the soak is about: what the model server will do, how the client behaves, what may come of it.
+"""One request of the soak: the model server's script, the client's behaviour, and the possible outcomes.
 
 Everything random about a request is decided here, before it is sent, so that its outcome can be judged.
 """
@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from typing import TypeAlias
 
 from tests.faults.scripts import CHUNKED, HALF, HERMES, INPUT, JSON
@@ -20,6 +20,8 @@ from tests.support.scripted import (
     ROLE,
     SSE,
     USAGE,
+    Act,
+    Action,
     answer,
     arguments,
     chunked,
@@ -30,13 +32,6 @@ from tests.support.scripted import (
     opened,
     text,
 )
-
-
-class Do(Enum):
-    """What the model server does beside sending bytes and pausing (a number); at the end it closes."""
-
-    RST = auto()
-    HANG = auto()
 
 
 class Leave(Enum):
@@ -52,15 +47,14 @@ class Leave(Enum):
     LARGE = "sends too much"
 
 
-Step: TypeAlias = "bytes | float | Do"
-Script: TypeAlias = "Callable[[Said, random.Random], list[Step]]"
-# What may come of a request; an error's status is as chat clients know it.
+Script: TypeAlias = "Callable[[Said, random.Random], list[Action]]"
+# Outcomes of a request; an error has the status of chat clients.
 OK, EVENT, LEFT = "ok", "error event", "left"
 
 
 @dataclass
 class Said:
-    """What the model says in this request: words, then perhaps a call, in the text or structured."""
+    """The model's reply: words, and perhaps a call, in the text or structured."""
 
     words: str
     call: str = ""
@@ -73,8 +67,6 @@ class Said:
 
 @dataclass
 class Plan:
-    """One request."""
-
     id: str
     dialect: Dialect
     streamed: bool
@@ -82,7 +74,7 @@ class Plan:
     fault: str
     leave: Leave
     said: Said
-    steps: list[Step] = field(repr=False)
+    steps: list[Action] = field(repr=False)
     expected: frozenset[str]
     after: float = 0.0
 
@@ -102,7 +94,7 @@ BROKEN = frozenset((EVENT, status(502)))
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind: how it is scripted for a streamed request and for a whole one, what may come of it, and how often.
+    """One kind: its scripts for streamed and whole requests, their outcomes, and its weight.
 
     `whole` None: a stream is always asked for; `streamed` None: never.
     """
@@ -115,7 +107,6 @@ class Fault:
 
 
 def events(said: Said) -> list[bytes]:
-    """The events of a whole reply."""
     found = [ROLE, *(text(said.text[at : at + 9]) for at in range(0, len(said.text), 9))]
     if said.call == "structured":
         body = json.dumps(INPUT)
@@ -127,16 +118,15 @@ def events(said: Said) -> list[bytes]:
 
 
 def whole(said: Said) -> bytes:
-    """The body of a whole answer."""
     function = {"name": "write_file", "arguments": json.dumps(INPUT)}
     call = {"tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
     message = {"role": "assistant", "content": said.text, **(call if said.call == "structured" else {})}
     return json.dumps(completion(message, "tool_calls" if said.call == "structured" else "stop")).encode()
 
 
-def stream(parts: list[bytes], rng: random.Random, pause: float = 0.0) -> list[Step]:
+def stream(parts: list[bytes], rng: random.Random, pause: float = 0.0) -> list[Action]:
     """A stream with a pause of at most so much behind each part."""
-    steps: list[Step] = [SSE]
+    steps: list[Action] = [SSE]
     for part in parts:
         steps.append(chunked(part))
         if pause:
@@ -144,38 +134,38 @@ def stream(parts: list[bytes], rng: random.Random, pause: float = 0.0) -> list[S
     return [*steps, LAST]
 
 
-def slow_whole(said: Said, rng: random.Random) -> list[Step]:
+def slow_whole(said: Said, rng: random.Random) -> list[Action]:
     data = answer(whole(said))
     cut = rng.randrange(len(data))
     return [rng.random() * 1.5, data[:cut], rng.random(), data[cut:]]
 
 
-def pieces(said: Said, rng: random.Random) -> list[Step]:
+def pieces(said: Said, rng: random.Random) -> list[Action]:
     """Cut anywhere."""
     data = b"".join(events(said))
     places = sorted(rng.randrange(len(data)) for _ in range(15))
     return stream([data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True) if a < b], rng, 0.01)
 
 
-def huge(said: Said, rng: random.Random) -> list[Step]:
+def huge(said: Said, rng: random.Random) -> list[Action]:
     """300 kB more of text, in one event."""
     said.words += "x" * 300_000
     return stream([ROLE, text(said.text), finish(), DONE], rng)
 
 
-def huge_whole(said: Said, rng: random.Random) -> list[Step]:
+def huge_whole(said: Said, rng: random.Random) -> list[Action]:
     said.words += "x" * 2_000_000
     return [answer(whole(said))]
 
 
-def over(said: Said, rng: random.Random) -> list[Step]:
+def over(said: Said, rng: random.Random) -> list[Action]:
     """An event over the limit of 1 MiB."""
-    return [*begun(said, rng), chunked(text("x" * 1_200_000)), Do.HANG]
+    return [*begun(said, rng), chunked(text("x" * 1_200_000)), Act.EXPECT_CLOSE]
 
 
-def begun(said: Said, rng: random.Random) -> list[Step]:
+def begun(said: Said, rng: random.Random) -> list[Action]:
     """A stream that breaks off in its text, or in a call: structured, or held as text."""
-    parts: list[Step] = [SSE, chunked(ROLE), chunked(text(said.words))]
+    parts: list[Action] = [SSE, chunked(ROLE), chunked(text(said.words))]
     if said.call == "structured":
         parts += HALF
     elif said.call == "text":
@@ -183,25 +173,25 @@ def begun(said: Said, rng: random.Random) -> list[Step]:
     return [*parts, rng.random() * 0.2]
 
 
-def half(said: Said, rng: random.Random) -> list[Step]:
+def half(said: Said, rng: random.Random) -> list[Action]:
     """A whole answer that breaks off."""
     data = whole(said)
     return [head(200, {**JSON, "Content-Length": str(len(data))}) + data[: rng.randrange(len(data))], 0.02]
 
 
 def ends(
-    *last: Step,
+    *last: Action,
 ) -> tuple[Script, Script]:
     """A stream, and a whole answer, that end so in the middle."""
     return (lambda said, rng: [*begun(said, rng), *last], lambda said, rng: [*half(said, rng), *last])
 
 
-def always(*steps: Step) -> Script:
+def always(*steps: Action) -> Script:
     """These steps, after a moment."""
     return lambda said, rng: [rng.random() * 0.2, *steps]
 
 
-def later(*steps: Step) -> Script:
+def later(*steps: Action) -> Script:
     """These steps, when a client of a stream has had heartbeats."""
     return lambda said, rng: [1.0 + rng.random(), *steps]
 
@@ -219,11 +209,11 @@ def _broken(last: tuple[Script, Script], number: int = 502) -> Fault:
     return Fault(*last, frozenset((EVENT, status(number))), frozenset((status(number),)))
 
 
-def _good(said: Said, rng: random.Random) -> list[Step]:
+def _good(said: Said, rng: random.Random) -> list[Action]:
     return stream(events(said), rng)
 
 
-def _good_whole(said: Said, rng: random.Random) -> list[Step]:
+def _good_whole(said: Said, rng: random.Random) -> list[Action]:
     return [rng.random() * 0.3, answer(whole(said))]
 
 
@@ -242,7 +232,7 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "no [DONE]": Fault(lambda said, rng: stream(events(said)[:-1], rng), None, _FINE, _FINE),
     "open behind [DONE]": Fault(
-        lambda said, rng: [*stream(events(said), rng)[:-1], Do.HANG], None, _FINE, _FINE, 1
+        lambda said, rng: [*stream(events(said), rng)[:-1], Act.EXPECT_CLOSE], None, _FINE, _FINE, 1
     ),
     "JSON for a stream": Fault(_good_whole, None, _FINE, _FINE),
     "huge": Fault(huge, huge_whole, _FINE, _FINE, 1),
@@ -256,11 +246,11 @@ FAULTS: Mapping[str, Fault] = {
     "a redirect": _same(always(answer(b"", 307, {"Location": "http://127.0.0.1:1/"})), status(502), weight=1),
     "noise": _same(always(b"\x00\xff\r\n\r\n"), status(502), weight=1),
     "FIN at once": _same(always(), status(502)),
-    "RST at once": _same(always(Do.RST), status(502)),
+    "RST at once": _same(always(Act.RST), status(502)),
     "half a head": _same(always(b"HTTP/1.1 200 OK\r\nContent-Ty"), status(502), weight=1),
-    "never answers": _same(always(Do.HANG), status(504)),
-    "stalls": _broken(ends(Do.HANG), 504),
-    "RST": _broken(ends(Do.RST)),
+    "never answers": _same(always(Act.EXPECT_CLOSE), status(504)),
+    "stalls": _broken(ends(Act.EXPECT_CLOSE), 504),
+    "RST": _broken(ends(Act.RST)),
     "FIN": _broken(ends()),
     "a bad chunk": Fault(ends(b"zz\r\n")[0], None, BROKEN, BROKEN),
     "no finish": Fault(ends(LAST)[0], None, BROKEN, BROKEN),
@@ -283,7 +273,6 @@ _REFUSED = {Leave.BAD: 400, Leave.LARGE: 413, Leave.HALF_BODY: 400}
 
 
 def make(number: int, rng: random.Random) -> Plan:
-    """A random request."""
     kind = rng.choices(_KINDS, _WEIGHTS)[0]
     fault = FAULTS[kind]
     streamed = fault.whole is None or (fault.streamed is not None and rng.random() < 0.7)

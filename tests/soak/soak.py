@@ -12,6 +12,7 @@ import statistics
 import time
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,6 @@ import psutil
 from tests.conftest import Proxy, start
 from tests.soak.clients import Line, Result
 from tests.soak.plans import OK, Plan, make
-from tests.soak.report import Counts, Sample, curve, growth, measured, table
 from tests.soak.upstream import Upstream
 from tests.support.scripted import PATIENCE
 
@@ -41,6 +41,35 @@ IDLE = 20.0
 FEW = 6
 SHOWN = 20
 _LINE = re.compile(r" id=(soak-\d+) method=")
+MIB = 2**20
+# How much more the last third may have than the first one: a share of it, and a number. Memory: what the largest
+# answers leave behind in the allocator differs from minute to minute; in ten minutes one kilobyte leaked by each
+# request is 60 MiB. Threads and descriptors: how many requests are under way differs from moment to moment; one
+# descriptor leaked by each hundredth request is hundreds.
+MARGINS = {"memory, MiB": (0.03, 16.0), "threads": (0.1, 16.0), "descriptors": (0.1, 24.0)}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All workers together at one moment."""
+
+    moment: float
+    values: tuple[float, float, float]
+
+
+@dataclass
+class Counts:
+    """What happened. `unexpected` has a line for each thing that must not be."""
+
+    requests: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    clients: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    unexpected: list[str] = field(default_factory=list)
+    let_go: list[float] = field(default_factory=list)
+    reloads: Counter[str] = field(default_factory=Counter)
+    kept: int = 0
+    stale: int = 0
 
 
 class Soak:
@@ -58,14 +87,12 @@ class Soak:
         self._left: dict[str, float] = {}
 
     async def run(self, workers: int) -> int:
-        """The exit code."""
-        await self._upstream.listen()
         rules = self._folder / "rules.yaml"
         rules.write_text("settings: {max_tool_calls: 0}\n")
         times = (part for name, most in TIMES.items() for part in (name, str(most * self._patience)))
         flags = (*FLAGS, *times, f"STALL_SECONDS={10 * self._patience}")
         flags = (*flags, "--workers", str(workers), "--rules", str(rules))
-        with ExitStack() as stack:
+        with self._upstream, ExitStack() as stack:
             await self._start(flags, stack)
             before = self._descriptors()
             await self._load()
@@ -74,13 +101,14 @@ class Soak:
                 await asyncio.to_thread(stack.close)
             except AssertionError as wrong:  # its log tells of a defect
                 self._unexpected("log", str(wrong)[-3000:])
-        await self._upstream.end()
         self._check_requests()
         return self._verdict()
 
     async def _start(self, flags: tuple[str, ...], stack: ExitStack) -> None:
-        url, folder = f"http://127.0.0.1:{self._upstream.port}", self._folder / "proxy"
-        self._proxy: Proxy = await asyncio.to_thread(lambda: start(url, *flags, folder=folder, stack=stack))
+        folder = self._folder / "proxy"
+        self._proxy: Proxy = await asyncio.to_thread(
+            lambda: start(self._upstream.url, *flags, folder=folder, stack=stack)
+        )
         master = psutil.Process((await asyncio.to_thread(self._proxy.health))["worker"]).parent()
         assert master is not None
         self._master = master
@@ -91,11 +119,11 @@ class Soak:
         self._counts.unexpected.append(f"{what}: {why}")
 
     def _descriptors(self) -> tuple[int, int]:
-        """Those of the master, and the most that one worker has."""
+        """Return the descriptors of the master, and the most that one worker has."""
         return self._master.num_fds(), max(each.num_fds() for each in self._master.children())
 
     async def _load(self) -> None:
-        """The clients, and what goes on around them, until the time is over."""
+        """Run the clients, reloads and refusals until the time is over."""
         clients = [self._client(random.Random(self._rng.random())) for _ in range(self._clients)]
         around = [
             asyncio.create_task(each) for each in (self._reload(), self._hang_up(), self._refuse(), self._sample())
@@ -107,7 +135,7 @@ class Soak:
         return time.monotonic() >= self._began + self._seconds
 
     async def _sleep(self, seconds: float) -> None:
-        """So long, but no longer than the time that is left."""
+        """Sleep, but no longer than the remaining time."""
         await asyncio.sleep(max(0.0, min(seconds, self._began + self._seconds - time.monotonic())))
 
     async def _client(self, rng: random.Random) -> None:
@@ -138,7 +166,7 @@ class Soak:
             self._unexpected(repr(plan), f"{result.outcome} {result.why}")
 
     async def _reload(self) -> None:
-        """Settings and rules are read anew, every few seconds."""
+        """Reload settings and rules every few seconds."""
         while not self._over:
             await self._sleep(5)
             self._counts.reloads[f"/_reload {await asyncio.to_thread(self._posted)}"] += 1
@@ -149,22 +177,21 @@ class Soak:
             return client.getresponse().status
 
     async def _hang_up(self) -> None:
-        """New workers, a few times."""
         for share in (*EARLY, *LATE):
             await self._sleep(self._began + share * self._seconds - time.monotonic())
             self._master.send_signal(signal.SIGHUP)
             self._counts.reloads["SIGHUP"] += 1
 
     async def _refuse(self) -> None:
-        """Now and then nobody listens at the model server's port."""
+        """Close the model server's port now and then."""
         while not self._over:
             await self._sleep(5 + 10 * self._rng.random())
             self._upstream.refuse()
             await asyncio.sleep(0.1 + 0.3 * self._rng.random())
-            await self._upstream.listen()
+            self._upstream.listen()
 
     async def _sample(self) -> None:
-        """What the workers have, once a second."""
+        """Measure the workers, once a second."""
         while not self._over:
             await self._sleep(1)
             now = time.monotonic() - self._began
@@ -173,7 +200,7 @@ class Soak:
                     self._samples.append(Sample(now, measured(self._master.children())))
 
     async def _idle(self, before: tuple[int, int]) -> None:
-        """Nothing is under way any more, and nothing is left open, soon after the last client has gone."""
+        """Check that nothing is running or open soon after the last client has left."""
         deadline = time.monotonic() + IDLE * self._patience
         while (left := await asyncio.to_thread(self._under_way, before)) and time.monotonic() < deadline:
             await asyncio.sleep(0.2)
@@ -195,8 +222,8 @@ class Soak:
         return ""
 
     def _check_requests(self) -> None:
-        """Each request went up once at most and has one line in a log without errors; its model server was let go."""
-        for id_, count in self._upstream.asked.items():
+        """Check that each request was sent upstream at most once and has one line in a log without errors."""
+        for id_, count in self._upstream.requests.items():
             if count > 1 and id_ in self._answered:
                 self._unexpected(id_, f"the model server was asked {count} times")
         lines: Counter[str] = Counter()
@@ -241,3 +268,39 @@ class Soak:
         for each in counts.unexpected[:SHOWN]:
             print(f"  {each}")
         return 0 if not counts.unexpected and (not judged or all(flat for *_, flat in grown)) else 1
+
+
+def measured(workers: list[psutil.Process]) -> tuple[float, float, float]:
+    """Memory in MiB, threads and descriptors of these processes, in all."""
+    return (
+        sum(each.memory_info().rss for each in workers) / MIB,
+        float(sum(each.num_threads() for each in workers)),
+        float(sum(each.num_fds() for each in workers)),
+    )
+
+
+def growth(samples: list[Sample]) -> list[tuple[str, float, float, bool]]:
+    """Of each value the median of the first third and of the last one, and whether that is flat."""
+    third = max(1, len(samples) // 3)
+    found: list[tuple[str, float, float, bool]] = []
+    if not samples:
+        return found
+    for at, (name, (share, margin)) in enumerate(MARGINS.items()):
+        first = statistics.median(each.values[at] for each in samples[:third])
+        last = statistics.median(each.values[at] for each in samples[-third:])
+        found.append((name, first, last, last <= first * (1 + share) + margin))
+    return found
+
+
+def curve(samples: list[Sample], points: int = 10) -> str:
+    """The memory over the time, in so many medians."""
+    size = max(1, len(samples) // points)
+    parts = [samples[at : at + size] for at in range(0, size * points, size)]
+    return " ".join(f"{statistics.median(each.values[0] for each in part):.0f}" for part in parts if part)
+
+
+def table(title: str, counted: Counter[str]) -> str:
+    """Names and numbers, the most frequent first, in lines of four."""
+    cells = [f"{name}: {number:,}" for name, number in counted.most_common()]
+    lines = [", ".join(cells[at : at + 6]) for at in range(0, len(cells), 6)]
+    return "\n    ".join([title, *lines])

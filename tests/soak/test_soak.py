@@ -11,8 +11,7 @@ import pytest
 
 from tests.soak import plans
 from tests.soak.plans import FAULTS, OK, Leave, Plan, Said, make
-from tests.soak.report import Sample, growth
-from tests.soak.soak import Soak
+from tests.soak.soak import Sample, Soak, growth
 from tests.support.dialects import DIALECTS
 from tests.support.scripted import SSE as HEAD
 from tests.support.scripted import chunked, text

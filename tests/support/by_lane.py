@@ -32,7 +32,6 @@ Feed = Callable[[StreamReply, bytes], bytes]
 
 
 def new_engine(body: dict[str, Any]) -> Engine:
-    """Return an engine for this request."""
     asked = read_chat(json.dumps(body).encode(), body)
     return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False, ordered=True))
 

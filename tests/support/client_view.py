@@ -78,12 +78,10 @@ class Got:
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """Names and arguments, verbatim."""
         return list(zip(self.names, self.arguments, strict=True))
 
     @property
     def values(self) -> list[tuple[str, Any]]:
-        """Names and arguments, parsed."""
         return [(name, json.loads(arguments)) for name, arguments in self.calls]
 
     @property
@@ -103,7 +101,6 @@ class Got:
 
 
 def wire(chunks: Iterable[Chunk], *, done: bool = True) -> bytes:
-    """Return the body of a stream."""
     return b"".join(each.raw for each in chunks) + (DONE if done else b"")
 
 

@@ -79,8 +79,6 @@ class Dialect(Protocol):
 
 
 class Chat:
-    """Chat Completions."""
-
     name = "chat"
     path = "/v1/chat/completions"
     beat = first_beat = b": ping\n\n"
@@ -88,11 +86,9 @@ class Chat:
     _finishes: Mapping[str, str] = {"tool_calls": "calls"}
 
     def status(self, status: int) -> int:
-        """Return the status unchanged."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """Return a chat request."""
         offered = {"tools": [WRITE_FILE]} if tools else {}
         return {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "stream": streamed, **offered, **more}
 
@@ -142,7 +138,6 @@ class Chat:
         return self._finishes.get(reason or "", reason or "")
 
     def whole(self, data: bytes) -> Told:
-        """Read a chat completion."""
         body = json.loads(data.decode("utf-8", "replace"))
         need("error" not in body, "an error with status 200")
         (choice,) = body["choices"]
@@ -156,7 +151,6 @@ class Chat:
         return told
 
     def error(self, data: bytes, status: int) -> Told:
-        """Read OpenAI's error object."""
         told = Told()
         self._fail(told, json.loads(data)["error"])
         return told
@@ -170,8 +164,6 @@ class Chat:
 
 
 class Messages:
-    """Messages."""
-
     name = "messages"
     path = "/v1/messages"
     beat = first_beat = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -184,7 +176,6 @@ class Messages:
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """Return a Messages request."""
         tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
         body = {"model": "tiny", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}], "stream": streamed}
         return {**body, **({"tools": [tool]} if tools else {}), **more}
@@ -209,7 +200,6 @@ class Messages:
         return self._finishes.get(reason, reason)
 
     def whole(self, data: bytes) -> Told:
-        """Read a message."""
         made = check_message(data)
         told = Told(finish=self._finish(made["stop_reason"]))
         for block in made["content"]:
@@ -241,11 +231,9 @@ class Responses:
         self._types = types
 
     def status(self, status: int) -> int:
-        """Return the status unchanged."""
         return self.statuses.get(status, status)
 
     def ask(self, *, streamed: bool, tools: bool, **more: Any) -> dict[str, Any]:
-        """Return a Responses request."""
         offered = {"tools": [{"type": "function", **WRITE_FILE["function"]}]} if tools else {}
         return {"model": "tiny", "max_output_tokens": 5, "input": "Hi", "stream": streamed, **offered, **more}
 
@@ -254,7 +242,6 @@ class Responses:
         return self._told(responses_checker.check_stream(data, types=self._types))
 
     def whole(self, data: bytes) -> Told:
-        """Read a response."""
         return self._told(responses_checker.check_response(data))
 
     def _told(self, made: dict[str, Any]) -> Told:

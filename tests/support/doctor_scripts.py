@@ -6,35 +6,23 @@ import json
 from collections.abc import Mapping
 
 from proxy.doctor.examination import CALL, THINK
+from tests.support.renderers import RENDERERS
 
-_JSON = '{"path": "doctor.txt", "content": "hello"}'
 # A call of the tool in each syntax.
 CALLS = {
-    "Qwen3-Coder's XML": (
-        "<tool_call>\n<function=write_file>\n<parameter=path>\ndoctor.txt\n</parameter>\n<parameter=content>\nhello\n"
-        "</parameter>\n</function>\n</tool_call>"
-    ),
-    "GLM's pairs": (
-        "<tool_call>write_file\n<arg_key>path</arg_key>\n<arg_value>doctor.txt</arg_value>\n"
-        "<arg_key>content</arg_key>\n<arg_value>hello</arg_value>\n</tool_call>"
-    ),
-    "Hermes' JSON": f'<tool_call>\n{{"name": "write_file", "arguments": {_JSON}}}\n</tool_call>',
-    "MiniMax' XML": (
-        '<minimax:tool_call>\n<invoke name="write_file">\n<parameter name="path">doctor.txt</parameter>\n'
-        '<parameter name="content">hello</parameter>\n</invoke>\n</minimax:tool_call>'
-    ),
-    "Mistral's list": f'[TOOL_CALLS][{{"name": "write_file", "arguments": {_JSON}}}]',
-    "Kimi's sections": (
-        "<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>"
-        f"{_JSON}<|tool_call_end|><|tool_calls_section_end|>"
-    ),
-    "DeepSeek's sections": (
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>write_file<｜tool▁sep｜>"
-        f"{_JSON}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
-    ),
-    "gpt-oss' channels": f"<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{_JSON}<|call|>",
-    "Llama's JSON": f'{{"name": "write_file", "parameters": {_JSON}}}',
-    "Python's calls": '[write_file(path="doctor.txt", content="hello")]',
+    syntax: RENDERERS[form].render([("write_file", {"path": "doctor.txt", "content": "hello"})])
+    for syntax, form in {
+        "Qwen3-Coder's XML": "qwen3_coder",
+        "GLM's pairs": "glm45",
+        "Hermes' JSON": "hermes",
+        "MiniMax' XML": "minimax_m2",
+        "Mistral's list": "mistral",
+        "Kimi's sections": "kimi_k2",
+        "DeepSeek's sections": "deepseek_v31",
+        "gpt-oss' channels": "harmony",
+        "Llama's JSON": "llama4_json",
+        "Python's calls": "pythonic",
+    }.items()
 }
 THOUGHT = "<think>\nTimes.\n</think>\n\nIt is 391."
 

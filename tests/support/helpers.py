@@ -188,12 +188,10 @@ def delta(index: int = 0, finish: str | None = None, **said: Any) -> dict[str, A
 
 
 def says(text: str, *, choice: int = 0) -> Chunk:
-    """Return a chunk with content."""
     return chunk(delta(choice, content=text))
 
 
 def calls(*deltas: dict[str, Any], choice: int = 0, **said: Any) -> Chunk:
-    """Return a chunk with call deltas."""
     return chunk(delta(choice, tool_calls=[*deltas], **said))
 
 

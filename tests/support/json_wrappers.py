@@ -9,31 +9,33 @@ from proxy.json import Json
 from proxy.notations.toolset import ToolSet
 from tests.failures.test_failures_damage import TOOLS
 from tests.support.helpers import all_cuts, new_scanner, scan
+from tests.support.renderers import RENDERERS
 
 Written = Callable[[str, str], str]
-_KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>functions.{}:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
-_DEEPSEEK = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+
+
+def _around(form: str) -> Written:
+    """Return a writer of a call whose arguments are any text."""
+    return lambda name, text: RENDERERS[form].render([(name, {"@": 0})]).replace('{"@": 0}', text)
+
+
 WRAPPERS: dict[str, Written] = {
-    "Hermes": lambda name, text: f'<tool_call>\n{{"name": "{name}", "arguments": {text}}}\n</tool_call>',
-    "Qwen2.5": lambda name, text: f'<tools>\n{{"name": "{name}", "arguments": {text}}}\n</tools>',
+    "Hermes": _around("hermes"),
+    "Qwen2.5": _around("qwen25_tools"),
     "Qwen2.5, a list": lambda name, text: f'<tools>[{{"name": "{name}", "arguments": {text}}}]</tools>',
-    "Mistral": lambda name, text: f"[TOOL_CALLS]{name}[ARGS]{text}",
+    "Mistral": _around("mistral_v11"),
     "Mistral, before": lambda name, text: f'[TOOL_CALLS][{{"name": "{name}", "arguments": {text}}}]',
-    "Kimi": lambda name, text: _KIMI.format(name, text) + "<|tool_calls_section_end|>",
-    "DeepSeek V3": lambda name, text: _DEEPSEEK.format(f"function<｜tool▁sep｜>{name}\n```json\n{text}\n```"),
-    "DeepSeek V3.1": lambda name, text: _DEEPSEEK.format(f"{name}<｜tool▁sep｜>{text}"),
-    "harmony": lambda name, text: (
-        f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{text}<|call|>"
-    ),
+    "Kimi": _around("kimi_k2"),
+    "DeepSeek V3": _around("deepseek_v3"),
+    "DeepSeek V3.1": _around("deepseek_v31"),
+    "harmony": _around("harmony"),
     "functionary": lambda name, text: f"<tool_call><function={name}>{text}</function></tool_call>",
     "OpenAI": lambda name, text: (
         f'<tool_call>{{"type": "function", "function": {{"name": "{name}", "arguments": {text}}}}}</tool_call>'
     ),
-    "Apertus": lambda name, text: f'<|tools_prefix|>[{{"{name}": {text}}}]<|tools_suffix|>',
-    "Llama": lambda name, text: f'<|python_tag|>{{"name": "{name}", "parameters": {text}}}',
-    "Cohere": lambda name, text: (
-        f'<|START_ACTION|>[\n    {{"tool_call_id": "0", "tool_name": "{name}", "parameters": {text}}}\n]<|END_ACTION|>'
-    ),
+    "Apertus": _around("apertus"),
+    "Llama": _around("llama3_json"),
+    "Cohere": _around("cohere"),
 }
 
 

@@ -67,7 +67,6 @@ class Page:
         return [{**row, **self.story(row["number"])} for row in state["requests"]]
 
     def story(self, number: int) -> dict[str, Any]:
-        """One request."""
         answer = self.client.get(f"/_ui/requests/{number}", environ_overrides=LOCAL)
         assert answer.status_code == 200, answer.text
         story: dict[str, Any] = answer.get_json()

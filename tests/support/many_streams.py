@@ -8,7 +8,6 @@ import select
 import socket
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 from tests.support.scripted import PATIENCE
@@ -47,9 +46,7 @@ class Readers:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over = True
         self._thread.join(PATIENCE)
         self._epoll.close()
@@ -82,13 +79,11 @@ class Readers:
         self.wait(lambda: all(each.parts >= number for each, number in wanted))
 
     def leave(self, reading: Reading) -> None:
-        """Close the connection of this client."""
         with self._change:
             self._forget(reading)
             reading.sock.close()
 
     def begin_gaps(self) -> None:
-        """Reset the measured gaps."""
         with self._change:
             for reading in self.all:
                 reading.gap, reading.last = 0.0, time.monotonic()

@@ -104,7 +104,6 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """The block's type."""
         return str(self.start["type"])
 
     def content(self) -> dict[str, Any]:
@@ -123,7 +122,6 @@ class Reading:
     ids: list[str] = field(default_factory=list)
 
     def read_message(self, body: bytes | Mapping[str, Any]) -> dict[str, Any]:
-        """Parse a whole answer."""
         message = _load(body) if isinstance(body, bytes) else dict(body)
         need("stop_sequence" in message, "a whole answer without `stop_sequence`")
         self.envelope(message)
@@ -139,7 +137,7 @@ class Reading:
         """Parse an error body; without a status, that of an event."""
         error = _load(body) if isinstance(body, bytes) else dict(body)
         need(error.get("type") == "error", f"the type of an error body is {error.get('type')!r}")
-        inner = _object(error.get("error"), "error")
+        inner = object_of(error.get("error"), "error")
         self._error_type(inner, status)
         need(isinstance(inner["message"], str) and inner["message"], "an error without a message")
         _validate_error(error)
@@ -166,7 +164,7 @@ class Reading:
 
     def usage(self, usage: object, needed: tuple[str, ...]) -> None:
         """Check that the counts are whole numbers, and that the `needed` ones are present."""
-        usage = _object(usage, "usage")
+        usage = object_of(usage, "usage")
         for name in needed:
             need(is_count(usage.get(name)), f"usage.{name} is {usage.get(name)!r}")
         for name, value in usage.items():
@@ -222,7 +220,7 @@ class StreamReading(Reading):
 
     def read(self, data: bytes) -> dict[str, Any]:
         """Read all events, and return their message, or the error."""
-        for number, (name, text) in enumerate(_events(data)):
+        for number, (name, text) in enumerate(events(data)):
             try:
                 self._event(name, text)
             except AssertionError as wrong:
@@ -253,7 +251,7 @@ class StreamReading(Reading):
         _validate(_EVENTS[name], event)
 
     def _message_start(self, event: dict[str, Any]) -> None:
-        message = _object(event.get("message"), "message")
+        message = object_of(event.get("message"), "message")
         self.envelope(message)
         need(message["content"] == [], "the message does not begin empty")
         for name in ("stop_reason", "stop_sequence"):
@@ -300,7 +298,7 @@ class StreamReading(Reading):
 
     def _message_delta(self, event: dict[str, Any]) -> None:
         need(not self.open, f"blocks {self.open} are still open")
-        delta = _object(event.get("delta"), "delta")
+        delta = object_of(event.get("delta"), "delta")
         need({"stop_reason", "stop_sequence"} <= delta.keys(), f"the delta is {delta!r}")
         assert self.message is not None
         self.usage(event.get("usage"), ("output_tokens",))
@@ -329,7 +327,7 @@ class StreamReading(Reading):
         self.error = self.read_error(event, None)
 
 
-def _object(value: object, what: str) -> dict[str, Any]:
+def object_of(value: object, what: str) -> dict[str, Any]:
     """Return the value, which must be an object."""
     if not isinstance(value, dict):
         raise AssertionError(f"{what}: {value!r} is no object")
@@ -338,7 +336,7 @@ def _object(value: object, what: str) -> dict[str, Any]:
 
 def _of_kind(value: object, kinds: Mapping[str, Any], what: str) -> dict[str, Any]:
     """Return the value, which must be an object with a `type` of these."""
-    given = _object(value, what)
+    given = object_of(value, what)
     kind = given.get("type")
     need(isinstance(kind, str) and kind in kinds, f"a {what} of an unknown kind: {value!r}")
     return given
@@ -381,7 +379,7 @@ def _check_input(said: str, *, cut: bool) -> None:
     need(isinstance(given, dict), f"the input of a call is no object: {said!r}")
 
 
-def _events(data: bytes) -> Iterator[tuple[str, str]]:
+def events(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield name and data of each event, which must be two lines and a blank one."""
     try:
         text = data.decode("utf-8")
@@ -400,13 +398,13 @@ def _events(data: bytes) -> Iterator[tuple[str, str]]:
 def _load(text: str | bytes) -> dict[str, Any]:
     """Parse a JSON object. Duplicate keys, NaN and Infinity are errors."""
     try:
-        parsed = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+        parsed = json.loads(text, object_pairs_hook=once, parse_constant=_no_number)
     except ValueError as wrong:
         raise AssertionError(f"it is no JSON ({wrong}): {text!r}") from None
-    return _object(parsed, "the JSON")
+    return object_of(parsed, "the JSON")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     need(len({key for key, _ in pairs}) == len(pairs), f"a key is there twice: {[key for key, _ in pairs]}")
     return dict(pairs)
 
@@ -416,14 +414,14 @@ def _no_number(name: str) -> NoReturn:
 
 
 @cache
-def _adapter(model: type[BaseModel]) -> TypeAdapter[BaseModel]:
+def adapter(model: type[BaseModel]) -> TypeAdapter[BaseModel]:
     return TypeAdapter(model)
 
 
 def _validate(model: type[BaseModel], body: Mapping[str, Any]) -> None:
     """Check that the SDK's type accepts the body in strict mode, and has all of its fields."""
     try:
-        _known(_adapter(model).validate_json(json.dumps(body), strict=True), model.__name__)
+        _known(adapter(model).validate_json(json.dumps(body), strict=True), model.__name__)
     except ValidationError as wrong:
         raise AssertionError(f"the SDK's {model.__name__} does not take it: {wrong}") from None
 

@@ -9,11 +9,10 @@ import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from proxy.doctor.examination import CALL, THINK, written_in
-from tests.real.threaded import Threaded
+from tests.real.threaded import Handler, Listener, Threaded
 from tests.support.doctor_scripts import CALLS
 from tests.support.scripted import DONE, ROLE, completion, delta, event
 
@@ -29,7 +28,6 @@ class Refused(Exception):
 
 
 def refusal(message: str, status: int = 400) -> Result:
-    """Return an error in OpenAI's form."""
     return status, json.dumps({"error": {"message": message, "type": "BadRequestError", "code": status}}).encode()
 
 
@@ -82,7 +80,7 @@ class Behaviour:
     paths: Mapping[str, Result] = field(default_factory=dict)
 
 
-class ModelServer(Threaded[ThreadingHTTPServer]):
+class ModelServer(Threaded[Listener]):
     """Context manager: the server at `url`. `asked` has the paths and bodies of the requests."""
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -91,29 +89,20 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
         self.headers: list[Mapping[str, str]] = []
         owner = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Answering(Handler):
             def do_GET(self) -> None:
                 owner.answer(self, {})
 
             def do_POST(self) -> None:
-                data = self.rfile.read(int(self.headers["Content-Length"]))
-                owner.answer(self, json.loads(data))
+                owner.answer(self, self.body())
 
-            def log_message(self, *_: object) -> None:
-                """Log nothing."""
+        super().__init__(Listener(("127.0.0.1", 0), Answering))
 
-        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-
-    def answer(self, handler: BaseHTTPRequestHandler, body: Message) -> None:
-        """Write the answer to one request."""
+    def answer(self, handler: Handler, body: Message) -> None:
         self.asked.append((handler.path, body))
         self.headers.append(dict(handler.headers))
-        status, data = self._result(handler.path, body)
         with contextlib.suppress(ConnectionError):  # the client has timed out
-            handler.send_response(status)
-            handler.send_header("Content-Length", str(len(data)))
-            handler.end_headers()
-            handler.wfile.write(data)
+            handler.send_whole(*self._result(handler.path, body))
 
     def _result(self, path: str, body: Message) -> Result:
         its = self.behaviour
@@ -191,7 +180,6 @@ class ModelServer(Threaded[ThreadingHTTPServer]):
         return 200, json.dumps({**completion(self._message(text, calls), self._finish(calls)), "usage": usage}).encode()
 
     def _writes(self, asked: str) -> str:
-        """Return the model's text."""
         its = self.behaviour
         own = CALLS[its.writes]
         if asked == CALL:

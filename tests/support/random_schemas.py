@@ -145,7 +145,6 @@ def _all_of(kind: Kind, beside: bool) -> Kind:
 
 
 def objects(inner: st.SearchStrategy[Kind], least: int = 0) -> st.SearchStrategy[Kind]:
-    """Generate objects with members of `inner`."""
     return st.builds(
         object_of,
         st.dictionaries(st.sampled_from(KEYS), inner, min_size=least, max_size=4),

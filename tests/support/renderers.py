@@ -11,7 +11,6 @@ from typing import TypeAlias
 from proxy.json import Json, JsonObject
 
 Call: TypeAlias = tuple[str, JsonObject]
-Render: TypeAlias = Callable[[Sequence[Call]], str]
 # Renders one call, given its number from 0, name and arguments.
 Shape: TypeAlias = Callable[[int, str, JsonObject], str]
 
@@ -23,16 +22,22 @@ def nothing(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """One format.
+    """One format: `start` and `end` around the calls, `between` two of them.
 
     `several`: a reply may have several calls. `lead`: prose may precede the first. `cannot` returns whether the format
     cannot express a value's text, or a string in a value, because it would end the value.
     """
 
-    render: Render
+    shape: Shape
+    start: str = ""
+    end: str = ""
+    between: str = ""
     several: bool = True
     lead: bool = True
     cannot: Callable[[str], bool] = nothing
+
+    def render(self, calls: Sequence[Call]) -> str:
+        return self.start + self.between.join(self.shape(at, *call) for at, call in enumerate(calls)) + self.end
 
 
 def dump(value: Json) -> str:
@@ -48,15 +53,6 @@ def raw(value: Json) -> str:
 def python(value: Json) -> str:
     """Return a string verbatim, without quotation marks, and other values as Python literals."""
     return value if isinstance(value, str) else repr(value)
-
-
-def row(shape: Shape, start: str = "", end: str = "", between: str = "") -> Render:
-    """Return a renderer of calls in a row: `start` and `end` around them, `between` two of them."""
-
-    def render(calls: Sequence[Call]) -> str:
-        return start + between.join(shape(number, *call) for number, call in enumerate(calls)) + end
-
-    return render
 
 
 def around(before: str, shape: Shape, after: str) -> Shape:
@@ -96,16 +92,23 @@ def apertus(number: int, name: str, arguments: JsonObject) -> str:
     return dump({name: arguments})
 
 
-def functions(separator: str, edge: str = "") -> Shape:
-    """Return the shape of Qwen XML: `separator` between the tags, `edge` around each value as part of the markup."""
+def tagged(head: str, one: Callable[[str, Json], str], foot: str = "") -> Shape:
+    """Return the shape of a head with `{name}` and `{n}` (the number from 1), and parameters that `one` renders."""
 
     def shape(number: int, name: str, arguments: JsonObject) -> str:
-        values = (
-            f"<parameter={key}>{edge}{raw(value)}{edge}</parameter>{separator}" for key, value in arguments.items()
-        )
-        return f"<function={name}>{separator}{''.join(values)}</function>"
+        inside = "".join(one(key, value) for key, value in arguments.items())
+        return head.replace("{name}", name).replace("{n}", str(number + 1)) + inside + foot
 
     return shape
+
+
+def functions(separator: str, edge: str = "") -> Shape:
+    """Return the shape of Qwen XML: `separator` between the tags, `edge` around each value as part of the markup."""
+    return tagged(
+        f"<function={{name}}>{separator}",
+        lambda key, value: f"<parameter={key}>{edge}{raw(value)}{edge}</parameter>{separator}",
+        "</function>",
+    )
 
 
 def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> Shape:
@@ -115,53 +118,46 @@ def invoke(prefix: str = "", separator: str = "\n", *, typed: bool = False) -> S
         attribute = f' string="{dump(isinstance(value, str))}"' if typed else ""
         return f'<{prefix}parameter name="{key}"{attribute}>{raw(value)}</{prefix}parameter>{separator}'
 
-    def shape(number: int, name: str, arguments: JsonObject) -> str:
-        inside = "".join(parameter(key, value) for key, value in arguments.items())
-        return f'<{prefix}invoke name="{name}">{separator}{inside}</{prefix}invoke>'
-
-    return shape
-
-
-def beam(number: int, name: str, arguments: JsonObject) -> str:
-    """Render a Harmony header with parameters instead of JSON."""
-    inside = (f'<rfl:parameter name="{key}">\n{raw(value)}\n</rfl:parameter>' for key, value in arguments.items())
-    header = f"<|channel|>commentary to=functions.{name} <|constrain|>xml<|message|>"
-    return f"{'<|start|>assistant' if number else ''}{header}{''.join(inside)}<|call|>"
-
-
-def minicpm5(number: int, name: str, arguments: JsonObject) -> str:
-    """Render strings with markup or line ends as CDATA, and other types as Python literals."""
-    inside = "".join(f'<param name="{key}">{_cdata(python(value))}</param>' for key, value in arguments.items())
-    return f'<function name="{name}">{inside}</function>'
+    return tagged(f'<{prefix}invoke name="{{name}}">{separator}', parameter, f"</{prefix}invoke>")
 
 
 def _cdata(text: str) -> str:
     return f"<![CDATA[{text}]]>" if re.search(r"[<>&\r\n]", text) else text
 
 
+# Strings with markup or line ends are CDATA, and other types Python literals.
+minicpm5 = tagged(
+    '<function name="{name}">',
+    lambda key, value: f'<param name="{key}">{_cdata(python(value))}</param>',
+    "</function>",
+)
+# A Harmony header with parameters instead of JSON.
+beam = tagged(
+    "<|channel|>commentary to=functions.{name} <|constrain|>xml<|message|>",
+    lambda key, value: f'<rfl:parameter name="{key}">\n{raw(value)}\n</rfl:parameter>',
+    "<|call|>",
+)
+# Elements named after the parameters, in an enclosing element.
+call_element = tagged(
+    "<Call><Function>{name}</Function><Parameters>",
+    lambda key, value: f"<{key}>{raw(value)}</{key}>",
+    "</Parameters></Call>",
+)
+
+
 def muse(number: int, name: str, arguments: JsonObject) -> str:
-    """Render each call as a message to its tool."""
-    header = f"{'<|eom|><|start|>assistant' if number else ''} to={name}<|message|>"
-    return f"{header}<atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
-
-
-def call_element(number: int, name: str, arguments: JsonObject) -> str:
-    """Render elements named after the parameters, in an enclosing element."""
-    inside = "".join(f"<{key}>{raw(value)}</{key}>" for key, value in arguments.items())
-    return f"<Call><Function>{name}</Function><Parameters>{inside}</Parameters></Call>"
+    return f" to={name}<|message|><atem:function_calls>\n{invoke('atem:')(0, name, arguments)}\n</atem:function_calls>"
 
 
 def pairs(name_end: str, between: str, end: str, last: str = "", suffix: str = "") -> Shape:
     """Return the shape of GLM's keys and values. Released checkpoints add `suffix` to each tag."""
-
-    def shape(number: int, name: str, arguments: JsonObject) -> str:
-        inside = "".join(
+    return tagged(
+        f"{{name}}{name_end}",
+        lambda key, value: (
             f"<arg_key{suffix}>{key}</arg_key{suffix}>{between}<arg_value{suffix}>{raw(value)}</arg_value{suffix}>{end}"
-            for key, value in arguments.items()
-        )
-        return f"{name}{name_end}{inside}{last}"
-
-    return shape
+        ),
+        last,
+    )
 
 
 _IFM_TYPES = {dict: "object", list: "array", bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -170,36 +166,28 @@ _IFM_TYPES = {dict: "object", list: "array", bool: "boolean", int: "integer", fl
 def k2_horizon(*, typed: bool) -> Shape:
     """Return the shape of keys, values and, if `typed`, a tag with the type."""
 
-    def kind(value: Json) -> str:
-        return f"<ifm|arg_type>{_IFM_TYPES.get(type(value), 'null')}</ifm|arg_type>" if typed else ""
+    def pair(key: str, value: Json) -> str:
+        kind = f"<ifm|arg_type>{_IFM_TYPES.get(type(value), 'null')}</ifm|arg_type>" if typed else ""
+        return f"<ifm|arg_key>{key}</ifm|arg_key>{kind}<ifm|arg_value>{raw(value)}</ifm|arg_value>"
 
-    def shape(number: int, name: str, arguments: JsonObject) -> str:
-        return name + "".join(
-            f"<ifm|arg_key>{key}</ifm|arg_key>{kind(value)}<ifm|arg_value>{raw(value)}</ifm|arg_value>"
-            for key, value in arguments.items()
-        )
-
-    return shape
+    return tagged("{name}", pair)
 
 
 _M3 = "]<]minimax[>["
 
 
-def minimax_m3(number: int, name: str, arguments: JsonObject) -> str:
-    """Render elements named after the parameters, with a token before each tag; arrays are repeated items."""
-    return f'{_M3}<invoke name="{name}">{_elements(arguments)}{_M3}</invoke>'
-
-
-def _elements(values: JsonObject) -> str:
-    return "".join(f"{_M3}<{key}>{_element(value)}{_M3}</{key}>" for key, value in values.items())
-
-
-def _element(value: Json) -> str:
+def _element(key: str, value: Json) -> str:
+    """Render an element named after the parameter, with a token before each tag; arrays are repeated items."""
     if isinstance(value, dict):
-        return _elements(value)
-    if isinstance(value, list):
-        return "".join(_elements({"item": item}) for item in value)
-    return raw(value)
+        inside = "".join(_element(*member) for member in value.items())
+    elif isinstance(value, list):
+        inside = "".join(_element("item", item) for item in value)
+    else:
+        inside = raw(value)
+    return f"{_M3}<{key}>{inside}{_M3}</{key}>"
+
+
+minimax_m3 = tagged(f'{_M3}<invoke name="{{name}}">', _element, f"{_M3}</invoke>")
 
 
 def pythonic(number: int, name: str, arguments: JsonObject) -> str:
@@ -242,14 +230,15 @@ def functiongemma(number: int, name: str, arguments: JsonObject) -> str:
 _XTML_TYPES = {dict: "object", list: "array", bool: "boolean", int: "number", float: "number", str: "string"}
 
 
-def kimi_k3(number: int, name: str, arguments: JsonObject) -> str:
-    """Render XTML: tags of special tokens, each value with its type."""
-    inside = "".join(
+# XTML: tags of special tokens, each value with its type.
+kimi_k3 = tagged(
+    '<|open|>call tool="{name}" index="{n}"<|sep|>',
+    lambda key, value: (
         f'<|open|>argument key="{key}" type="{_XTML_TYPES.get(type(value), "null")}"<|sep|>'
         f"{raw(value)}<|close|>argument<|sep|>"
-        for key, value in arguments.items()
-    )
-    return f'<|open|>call tool="{name}" index="{number + 1}"<|sep|>{inside}<|close|>call<|sep|>'
+    ),
+    "<|close|>call<|sep|>",
+)
 
 
 def plamo(word: str) -> tuple[str, str]:
@@ -264,12 +253,6 @@ def plamo3(number: int, name: str, arguments: JsonObject) -> str:
     )
     body = f"<|plamo:constrain|>json<|plamo:msg|>{dump(arguments)}"
     return f"{call}{title}{name}{title_end}{values}{body}{values_end}{call_end}"
-
-
-def harmony(number: int, name: str, arguments: JsonObject) -> str:
-    """Render gpt-oss's form with the recipient in the channel."""
-    header = f"<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>"
-    return f"{'<|start|>assistant' if number else ''}{header}{dump(arguments)}<|call|>"
 
 
 # Text that a value must not hold: its closing tag, followed by another tag of a call or by the value's end.
@@ -314,184 +297,169 @@ TICKS = "```"
 def dsml(wrapper: str, prefix: str = DSML) -> Renderer:
     """Return the format of a section of typed invokes, with the token before its tags."""
     name = f"{prefix}{wrapper}>"
-    return Renderer(row(invoke(prefix, typed=True), f"<{name}\n", f"\n</{name}", "\n"), cannot=DSML_END)
+    return Renderer(invoke(prefix, typed=True), f"<{name}\n", f"\n</{name}", "\n", cannot=DSML_END)
 
 
 def invokes(wrapper: str, prefix: str = "") -> Renderer:
     """Return the format of a section of invokes without types."""
-    render = row(invoke(prefix), f"<{prefix}{wrapper}>\n", f"\n</{prefix}{wrapper}>", "\n")
-    return Renderer(render, cannot=found(ends(f"</{prefix}parameter>", _TAGS)))
+    cannot = found(ends(f"</{prefix}parameter>", _TAGS))
+    return Renderer(invoke(prefix), f"<{prefix}{wrapper}>\n", f"\n</{prefix}{wrapper}>", "\n", cannot=cannot)
 
 
-def lines(before: str, shape: Shape, after: str) -> Render:
-    """Return a renderer with a wrapper around each call, on separate lines."""
-    return row(around(f"{before}\n", shape, f"\n{after}"), between="\n")
+def lines(before: str, shape: Shape, after: str, cannot: Callable[[str], bool] = nothing) -> Renderer:
+    """Return the format of a wrapper around each call, on separate lines."""
+    return Renderer(around(f"{before}\n", shape, f"\n{after}"), between="\n", cannot=cannot)
 
 
 RENDERERS: dict[str, Renderer] = {
     # A tag around a JSON object.
-    "hermes": Renderer(lines("<tool_call>", OBJECT, "</tool_call>")),
-    "falcon": Renderer(row(around(f"<tool_call>\n{TICKS}json\n", OBJECT, f"\n{TICKS}\n</tool_call>"), between="\n")),
-    "qwen25_tools": Renderer(lines("<tools>", OBJECT, "</tools>")),
-    "longcat": Renderer(lines("<longcat_tool_call>", OBJECT, "</longcat_tool_call>")),
-    "minimax_m1": Renderer(row(OBJECT, "<tool_calls>\n", "\n</tool_calls>", "\n")),
-    "nemotron_nano_v2": Renderer(row(OBJECT, "<TOOLCALL>[", "]</TOOLCALL>", ", ")),
-    "internlm2": Renderer(row(around("<|action_start|><|plugin|>\n", PARAMETERS, "<|action_end|>"))),
-    "granite_20b": Renderer(row(around("<function_call> ", OBJECT, ""), between="\n")),
+    "hermes": lines("<tool_call>", OBJECT, "</tool_call>"),
+    "falcon": Renderer(around(f"<tool_call>\n{TICKS}json\n", OBJECT, f"\n{TICKS}\n</tool_call>"), between="\n"),
+    "qwen25_tools": lines("<tools>", OBJECT, "</tools>"),
+    "longcat": lines("<longcat_tool_call>", OBJECT, "</longcat_tool_call>"),
+    "minimax_m1": Renderer(OBJECT, "<tool_calls>\n", "\n</tool_calls>", "\n"),
+    "nemotron_nano_v2": Renderer(OBJECT, "<TOOLCALL>[", "]</TOOLCALL>", ", "),
+    "internlm2": Renderer(around("<|action_start|><|plugin|>\n", PARAMETERS, "<|action_end|>")),
+    "granite_20b": Renderer(around("<function_call> ", OBJECT, ""), between="\n"),
     "gigachat3": Renderer(
-        row(around("<|message_sep|>\n\nfunction call<|role_sep|>\n", OBJECT, "<|message_sep|>\n\n")), several=False
+        around("<|message_sep|>\n\nfunction call<|role_sep|>\n", OBJECT, "<|message_sep|>\n\n"), several=False
     ),
-    "gigachat31": Renderer(row(around("<|function_call|>", OBJECT, "<|message_sep|>\n\n")), several=False),
+    "gigachat31": Renderer(around("<|function_call|>", OBJECT, "<|message_sep|>\n\n"), several=False),
     # A marker and a JSON array, or bare JSON.
-    "mistral": Renderer(row(MISTRAL_OBJECT, "[TOOL_CALLS][", "]", ", ")),
-    "mistral_spaced": Renderer(row(MISTRAL_OBJECT, "[TOOL_CALLS] [", "]", ", ")),
-    "granite3": Renderer(row(OBJECT, "<|tool_call|>[", "]", ", ")),
-    "granite31": Renderer(row(OBJECT, "<tool_call> [", "]", ", ")),
-    "hunyuan_a13b": Renderer(row(OBJECT, "<tool_calls>[", "]</tool_calls>", ", ")),
-    "jamba": Renderer(row(OBJECT, "<tool_calls>[\n    ", "\n]</tool_calls>", ",\n    ")),
-    "cohere": Renderer(row(COHERE_OBJECT, "<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>", ",\n    ")),
+    "mistral": Renderer(MISTRAL_OBJECT, "[TOOL_CALLS][", "]", ", "),
+    "mistral_spaced": Renderer(MISTRAL_OBJECT, "[TOOL_CALLS] [", "]", ", "),
+    "granite3": Renderer(OBJECT, "<|tool_call|>[", "]", ", "),
+    "granite31": Renderer(OBJECT, "<tool_call> [", "]", ", "),
+    "hunyuan_a13b": Renderer(OBJECT, "<tool_calls>[", "]</tool_calls>", ", "),
+    "jamba": Renderer(OBJECT, "<tool_calls>[\n    ", "\n]</tool_calls>", ",\n    "),
+    "cohere": Renderer(COHERE_OBJECT, "<|START_ACTION|>[\n    ", "\n]<|END_ACTION|>", ",\n    "),
     "command_r_plus": Renderer(
-        row(keyed("tool_name", "parameters"), f"Action: {TICKS}json\n[", f"]\n{TICKS}", ", "), lead=False
+        keyed("tool_name", "parameters"), f"Action: {TICKS}json\n[", f"]\n{TICKS}", ", ", lead=False
     ),
-    "phi4_mini": Renderer(row(OBJECT, "functools[", "]", ", "), lead=False),
-    "xlam": Renderer(row(OBJECT, "[", "]", ", ")),
-    "apertus": Renderer(row(apertus, "<|tools_prefix|>[", "]<|tools_suffix|>", ", ")),
-    "llama3_json": Renderer(row(PARAMETERS, "<|python_tag|>", between="; ")),
-    "llama4_json": Renderer(row(PARAMETERS)),
+    "phi4_mini": Renderer(OBJECT, "functools[", "]", ", ", lead=False),
+    "xlam": Renderer(OBJECT, "[", "]", ", "),
+    "apertus": Renderer(apertus, "<|tools_prefix|>[", "]<|tools_suffix|>", ", "),
+    "llama3_json": Renderer(PARAMETERS, "<|python_tag|>", between="; "),
+    "llama4_json": Renderer(PARAMETERS),
     "inkling": Renderer(
-        row(around("<|message_model|><|content_invoke_tool_json|>", keyed(arguments_key="args"), "<|end_message|>"))
+        around("<|message_model|><|content_invoke_tool_json|>", keyed(arguments_key="args"), "<|end_message|>")
     ),
-    "glm4_0414": Renderer(row(named("\n")), several=False, lead=False),
+    "glm4_0414": Renderer(named("\n"), several=False, lead=False),
     # A marker, the name and JSON.
-    "mistral_v11": Renderer(row(named("[ARGS]", "[TOOL_CALLS]"))),
-    "mistral_small32": Renderer(row(named("[CALL_ID]abc12345#[ARGS]", "[TOOL_CALLS]"))),
+    "mistral_v11": Renderer(named("[ARGS]", "[TOOL_CALLS]")),
+    "mistral_small32": Renderer(named("[CALL_ID]abc12345#[ARGS]", "[TOOL_CALLS]")),
     "kimi_k2": Renderer(
-        row(
-            named(":#<|tool_call_argument_begin|>", "<|tool_call_begin|>functions.", "<|tool_call_end|>"),
-            "<|tool_calls_section_begin|>",
-            "<|tool_calls_section_end|>",
-        )
+        named(":#<|tool_call_argument_begin|>", "<|tool_call_begin|>functions.", "<|tool_call_end|>"),
+        "<|tool_calls_section_begin|>",
+        "<|tool_calls_section_end|>",
     ),
     "deepseek_v3": Renderer(
-        row(
-            named(f"\n{TICKS}json\n", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", f"\n{TICKS}<｜tool▁call▁end｜>"),
-            "<｜tool▁calls▁begin｜>",
-            "<｜tool▁calls▁end｜>",
-            "\n",
-        )
+        named(f"\n{TICKS}json\n", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>", f"\n{TICKS}<｜tool▁call▁end｜>"),
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
+        "\n",
     ),
     "deepseek_v31": Renderer(
-        row(
-            named("<｜tool▁sep｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
-            "<｜tool▁calls▁begin｜>",
-            "<｜tool▁calls▁end｜>",
-        )
+        named("<｜tool▁sep｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁calls▁end｜>",
     ),
-    "functionary_v31": Renderer(row(named(">", "<function=", "</function>"))),
-    "functionary_v32": Renderer(row(named("\n"), between=">>>"), lead=False),
+    "functionary_v31": Renderer(named(">", "<function=", "</function>")),
+    "functionary_v32": Renderer(named("\n"), between=">>>", lead=False),
     "solar_open": Renderer(
-        row(
-            named("<|tool_call:args|>", "<|tool_call:begin|>id#<|tool_call:name|>", "<|tool_call:end|>"),
-            "<|tool_calls|>",
-            "<|calls|>",
-        )
+        named("<|tool_call:args|>", "<|tool_call:begin|>id#<|tool_call:name|>", "<|tool_call:end|>"),
+        "<|tool_calls|>",
+        "<|calls|>",
     ),
-    "harmony": Renderer(row(harmony)),
+    "harmony": Renderer(
+        named(" <|constrain|>json<|message|>", "<|channel|>commentary to=functions.", "<|call|>"),
+        between="<|start|>assistant",
+    ),
     "harmony_role": Renderer(
-        row(named("<|channel|>commentary json<|message|>", "<|start|>assistant to=functions.", "<|call|>"))
+        named("<|channel|>commentary json<|message|>", "<|start|>assistant to=functions.", "<|call|>")
     ),
     # Qwen XML.
-    "qwen3_coder": Renderer(lines("<tool_call>", functions("\n", "\n"), "</tool_call>"), cannot=QWEN_LINES),
+    "qwen3_coder": lines("<tool_call>", functions("\n", "\n"), "</tool_call>", cannot=QWEN_LINES),
     "qwen3_coder_one_wrapper": Renderer(
-        row(functions("\n", "\n"), "<tool_call>\n", "\n</tool_call>", "\n"), cannot=QWEN_LINES
+        functions("\n", "\n"), "<tool_call>\n", "\n</tool_call>", "\n", cannot=QWEN_LINES
     ),
     "qwen3_coder_bare": Renderer(
-        row(functions("\n", "\n"), between="\n</tool_call>\n", end="\n</tool_call>"), cannot=QWEN_LINES
+        functions("\n", "\n"), between="\n</tool_call>\n", end="\n</tool_call>", cannot=QWEN_LINES
     ),
-    "seed_oss": Renderer(lines("<seed:tool_call>", functions("\n"), "</seed:tool_call>"), cannot=QWEN_COMPACT),
-    "mimo": Renderer(row(around("<tool_call>", functions(""), "</tool_call>")), cannot=QWEN_COMPACT),
+    "seed_oss": lines("<seed:tool_call>", functions("\n"), "</seed:tool_call>", cannot=QWEN_COMPACT),
+    "mimo": Renderer(around("<tool_call>", functions(""), "</tool_call>"), cannot=QWEN_COMPACT),
     # Invokes.
     "minimax_m2": invokes("minimax:tool_call"),
     "deepseek_v32": dsml("function_calls"),
     "deepseek_v4": dsml("tool_calls"),
     "deepseek_v41": dsml("calls", f"{DSML} "),
     "gigachat35": dsml("tool_calls", GCML),
-    "muse": Renderer(row(muse), lead=False, cannot=found(ends("</atem:parameter>", _TAGS))),
+    "muse": Renderer(
+        muse, between="<|eom|><|start|>assistant", lead=False, cannot=found(ends("</atem:parameter>", _TAGS))
+    ),
     "dots": invokes("dots_function_call"),
     "step3": Renderer(
-        row(
-            around("<｜tool_call_begin｜>function<｜tool_sep｜>", invoke("steptml:", ""), "<｜tool_call_end｜>"),
-            "<｜tool_calls_begin｜>",
-            "<｜tool_calls_end｜>",
-        ),
+        around("<｜tool_call_begin｜>function<｜tool_sep｜>", invoke("steptml:", ""), "<｜tool_call_end｜>"),
+        "<｜tool_calls_begin｜>",
+        "<｜tool_calls_end｜>",
         cannot=STEP_END,
     ),
-    "beam": Renderer(row(beam), cannot=BEAM_END),
-    "minicpm5": Renderer(row(minicpm5, between="\n"), cannot=CDATA_END),
+    "beam": Renderer(beam, between="<|start|>assistant", cannot=BEAM_END),
+    "minicpm5": Renderer(minicpm5, between="\n", cannot=CDATA_END),
     "anthropic": invokes("function_calls"),
     "anthropic_prefixed": invokes("function_calls", ANTHROPIC),
-    "anthropic_call": Renderer(row(call_element, between="\n"), cannot=CALL_END),
+    "anthropic_call": Renderer(call_element, between="\n", cannot=CALL_END),
     # Keys and values.
-    "glm45": Renderer(
-        row(around("<tool_call>", pairs("\n", "\n", "\n"), "</tool_call>"), between="\n"), cannot=PAIRS_END
-    ),
-    "glm47": Renderer(row(around("<tool_call>", pairs("", "", ""), "</tool_call>")), cannot=PAIRS_END),
+    "glm45": Renderer(around("<tool_call>", pairs("\n", "\n", "\n"), "</tool_call>"), between="\n", cannot=PAIRS_END),
+    "glm47": Renderer(around("<tool_call>", pairs("", "", ""), "</tool_call>"), cannot=PAIRS_END),
     "ling3": Renderer(
-        row(around("<tool_call>", pairs("\n", "\n", "", "\n"), "</tool_call>"), between="\n"), cannot=PAIRS_END
+        around("<tool_call>", pairs("\n", "\n", "", "\n"), "</tool_call>"), between="\n", cannot=PAIRS_END
     ),
     "hy_v3": Renderer(
-        row(
-            around("<tool_call>", pairs("<tool_sep>\n", "\n", "\n"), "</tool_call>\n"),
-            "<tool_calls>\n",
-            "</tool_calls>",
-        ),
+        around("<tool_call>", pairs("<tool_sep>\n", "\n", "\n"), "</tool_call>\n"),
+        "<tool_calls>\n",
+        "</tool_calls>",
         cannot=PAIRS_END,
     ),
     "hy_v3_suffix": Renderer(
-        row(
-            around(
-                "<tool_call:opensource>",
-                pairs("<tool_sep:opensource>\n", "\n", "\n", suffix=":opensource"),
-                "</tool_call:opensource>\n",
-            ),
-            "<tool_calls:opensource>\n",
-            "</tool_calls:opensource>",
+        around(
+            "<tool_call:opensource>",
+            pairs("<tool_sep:opensource>\n", "\n", "\n", suffix=":opensource"),
+            "</tool_call:opensource>\n",
         ),
+        "<tool_calls:opensource>\n",
+        "</tool_calls:opensource>",
         cannot=PAIRS_END,
     ),
     "iquest_q1": Renderer(
-        row(around("<iquest_tool_call>", pairs("", "", ""), "</iquest_tool_call>"), between="\n"), cannot=PAIRS_END
+        around("<iquest_tool_call>", pairs("", "", ""), "</iquest_tool_call>"), between="\n", cannot=PAIRS_END
     ),
     "k2_horizon": Renderer(
-        row(
-            around("<ifm|tool_call>", k2_horizon(typed=False), "</ifm|tool_call>"),
-            "<ifm|tool_calls>",
-            "</ifm|tool_calls>",
-        ),
+        around("<ifm|tool_call>", k2_horizon(typed=False), "</ifm|tool_call>"),
+        "<ifm|tool_calls>",
+        "</ifm|tool_calls>",
         cannot=IFM_END,
     ),
     "k2_horizon_typed": Renderer(
-        row(
-            around("<ifm|tool_call>", k2_horizon(typed=True), "</ifm|tool_call>"),
-            "<ifm|tool_calls>",
-            "</ifm|tool_calls>",
-        ),
+        around("<ifm|tool_call>", k2_horizon(typed=True), "</ifm|tool_call>"),
+        "<ifm|tool_calls>",
+        "</ifm|tool_calls>",
         cannot=IFM_END,
     ),
     "k2_horizon_json": Renderer(
-        row(around("<ifm|tool_call>", OBJECT, "</ifm|tool_call>"), "<ifm|tool_calls>", "</ifm|tool_calls>")
+        around("<ifm|tool_call>", OBJECT, "</ifm|tool_call>"), "<ifm|tool_calls>", "</ifm|tool_calls>"
     ),
     # Elements named after the parameters.
-    "minimax_m3": Renderer(row(minimax_m3, f"{_M3}<tool_call>\n", f"\n{_M3}</tool_call>", "\n"), cannot=M3_END),
+    "minimax_m3": Renderer(minimax_m3, f"{_M3}<tool_call>\n", f"\n{_M3}</tool_call>", "\n", cannot=M3_END),
     # Python.
-    "pythonic": Renderer(row(pythonic, "[", "]", ", "), lead=False),
-    "llama4_pythonic": Renderer(row(pythonic, "<|python_start|>[", "]<|python_end|>", ", ")),
-    "olmo3": Renderer(row(pythonic, "<function_calls>", "</function_calls>", "\n")),
-    "lfm2": Renderer(row(lfm2, "<|tool_call_start|>[", "]<|tool_call_end|>", ", ")),
-    "minicpm3": Renderer(row(pythonic, f"<|tool_call_start|>{TICKS}python\n", f"\n{TICKS}<|tool_call_end|>", "\n")),
+    "pythonic": Renderer(pythonic, "[", "]", ", ", lead=False),
+    "llama4_pythonic": Renderer(pythonic, "<|python_start|>[", "]<|python_end|>", ", "),
+    "olmo3": Renderer(pythonic, "<function_calls>", "</function_calls>", "\n"),
+    "lfm2": Renderer(lfm2, "<|tool_call_start|>[", "]<|tool_call_end|>", ", "),
+    "minicpm3": Renderer(pythonic, f"<|tool_call_start|>{TICKS}python\n", f"\n{TICKS}<|tool_call_end|>", "\n"),
     # Special literals.
-    "gemma4": Renderer(row(gemma4), cannot=found(r'<\|"\|>')),
-    "functiongemma": Renderer(row(functiongemma), cannot=found("<escape>")),
-    "kimi_k3": Renderer(row(kimi_k3, "<|open|>tools<|sep|>", "<|close|>tools<|sep|>"), cannot=XTML_END),
-    "plamo3": Renderer(row(plamo3, *plamo("tool_requests"))),
+    "gemma4": Renderer(gemma4, cannot=found(r'<\|"\|>')),
+    "functiongemma": Renderer(functiongemma, cannot=found("<escape>")),
+    "kimi_k3": Renderer(kimi_k3, "<|open|>tools<|sep|>", "<|close|>tools<|sep|>", cannot=XTML_END),
+    "plamo3": Renderer(plamo3, *plamo("tool_requests")),
 }

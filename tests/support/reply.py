@@ -23,11 +23,9 @@ class Seen:
 
     @property
     def calls(self) -> list[Call]:
-        """Return the calls in order."""
         return [(name, _value("".join(arguments))) for name, *arguments in self.pieces.values()]
 
     def open(self, key: Any, name: str, arguments: str = "") -> None:
-        """Begin a call."""
         self.pieces[key] = [name, arguments]
 
 

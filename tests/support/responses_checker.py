@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, get_args
 
 import openai.types.responses as api
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
+
+from tests.support.messages_checker import adapter, events, need, object_of, once
 
 # Fields that Open Responses requires in a response.
 REQUIRED = frozenset(
@@ -78,12 +80,6 @@ _WHOLES = {
 _PARTS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text"}
 
 
-def need(holds: object, what: str) -> None:
-    """Raise AssertionError unless `holds` is true, even if Python's asserts are disabled."""
-    if not holds:
-        raise AssertionError(what)
-
-
 def check_stream(data: bytes, *, types: bool = True) -> dict[str, Any]:
     """Return the last response of a stream. Raises AssertionError for a broken rule.
 
@@ -94,7 +90,7 @@ def check_stream(data: bytes, *, types: bool = True) -> dict[str, Any]:
 
 def check_response(body: bytes) -> dict[str, Any]:
     """Return a whole response. Raises AssertionError for a broken rule."""
-    response = _object(json.loads(body), "the response")
+    response = object_of(json.loads(body), "the response")
     check_fields(response)
     need(response["status"] in ("completed", "incomplete"), f"the status of a whole response is {response['status']}")
     check_end(response)
@@ -108,9 +104,9 @@ def check_response(body: bytes) -> dict[str, Any]:
 
 def check_error(body: bytes, status: int) -> dict[str, Any]:
     """Return the error of an error body. Raises AssertionError for a broken rule."""
-    given = _object(json.loads(body), "the body")
+    given = object_of(json.loads(body), "the body")
     need([*given] == ["error"], f"an error body of {[*given]}")
-    error = _object(given["error"], "the error")
+    error = object_of(given["error"], "the error")
     need(error.keys() == {"message", "type", "param", "code"}, f"an error of {[*error]}")
     for name in ("message", "type"):
         need(isinstance(error[name], str) and error[name], f"`{name}` of the error is {error[name]!r}")
@@ -150,7 +146,7 @@ def check_end(response: dict[str, Any]) -> None:
 
 def check_usage(usage: Any) -> None:
     """Check that all token counts and details are present and consistent."""
-    usage = _object(usage, "usage")
+    usage = object_of(usage, "usage")
     counts = [usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]]
     counts += [usage["input_tokens_details"]["cached_tokens"], usage["input_tokens_details"]["cache_write_tokens"]]
     counts.append(usage["output_tokens_details"]["reasoning_tokens"])
@@ -160,7 +156,7 @@ def check_usage(usage: Any) -> None:
 
 def check_item(item: Any) -> None:
     """Check an item's type, which must be one that the proxy may send, and its id and content."""
-    item = _object(item, "an item")
+    item = object_of(item, "an item")
     kind = item.get("type")
     need(kind in PREFIXES, f"an item of type {kind!r}")
     id_ = item.get("id", "")
@@ -225,7 +221,7 @@ class StreamReading:
 
     def _event(self, name: str, text: str) -> None:
         need(self.last is None, "it follows the end")
-        event = json.loads(text, object_pairs_hook=_once)
+        event = json.loads(text, object_pairs_hook=once)
         need(event.get("type") == name, f"the event's name is {name}, its type {event.get('type')!r}")
         need(name != "error", "Codex passes over an `error` event")
         need(event.get("sequence_number") == self.count, f"number {event.get('sequence_number')}, not {self.count}")
@@ -315,17 +311,6 @@ class StreamReading:
         check_ids(output)
 
 
-def events(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield name and data of each event. Raises AssertionError if an event is not framed as OpenAI does, or is cut."""
-    text = data.decode("utf-8")
-    need(text.endswith("\n\n"), f"the stream ends in the middle of an event: {text[-200:]!r}")
-    for block in text[:-2].split("\n\n"):
-        found = re.fullmatch(r"event: ([a-z_.]+)\ndata: (\{.*\})", block)
-        if found is None:
-            raise AssertionError(f"no event: {block[:200]!r}")
-        yield found[1], found[2]
-
-
 def calls_of(response: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the complete calls of a response: names and arguments, or a custom tool's input."""
     found: list[tuple[str, Any]] = []
@@ -351,18 +336,6 @@ def _status(item: Mapping[str, Any]) -> str:
     return str(status)
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
-    need(isinstance(value, dict), f"{what} is no object: {value!r}")
-    found: dict[str, Any] = value
-    return found
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Reject duplicate keys, because Codex drops an event that has them."""
-    need(len(dict(pairs)) == len(pairs), f"a key is there twice: {[name for name, _ in pairs]}")
-    return dict(pairs)
-
-
 @cache
 def _event_types() -> dict[str, type[BaseModel]]:
     """Return the SDK's event classes by event type."""
@@ -370,14 +343,9 @@ def _event_types() -> dict[str, type[BaseModel]]:
     return {get_args(kind.model_fields["type"].annotation)[0]: kind for kind in union}
 
 
-@cache
-def _adapter(kind: type[BaseModel]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def _validate(kind: type[BaseModel], value: Mapping[str, Any]) -> None:
     """Check that the SDK's type accepts the value in strict mode."""
     try:
-        _adapter(kind).validate_python(value)
+        adapter(kind).validate_python(value)
     except ValidationError as wrong:
         raise AssertionError(f"{kind.__name__}: {wrong}") from None

@@ -26,7 +26,6 @@ def samples(metrics: Metrics, *served: str) -> Samples:
 
 
 def value(found: Samples, name: str, **labels: str) -> float:
-    """Return the value of one sample."""
     return found[f"tool_proxy_{name}", tuple(sorted(labels.items()))]
 
 
@@ -38,5 +37,4 @@ def count(metrics: Metrics, *, fixes: Mapping[str, int] | None = None, **more: A
 
 
 def models(metrics: Metrics, *served: str) -> set[str]:
-    """Return the models in a scrape."""
     return {dict(labels)["model"] for name, labels in samples(metrics, *served) if name == "tool_proxy_requests_total"}

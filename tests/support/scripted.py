@@ -18,7 +18,6 @@ from enum import Enum, auto
 from http import HTTPStatus
 from http.client import HTTPResponse, parse_headers
 from io import BytesIO
-from types import TracebackType
 from typing import Any, TypeAlias
 
 # Timeout in seconds, long enough for a busy machine; only failures take this long.
@@ -69,12 +68,10 @@ class Seen:
 
     @property
     def path(self) -> str:
-        """The requested path."""
         return self.line.split()[1]
 
     @property
     def json(self) -> Any:
-        """Return the parsed body."""
         return json.loads(self.body)
 
     def gone_after(self, moment: float, seconds: float = PATIENCE) -> bool:
@@ -93,7 +90,7 @@ def _is_question(seen: Seen) -> bool:
     return about_models and seen.headers["Content-Type"] == "application/json"
 
 
-class _Gone(Exception):
+class Gone(Exception):
     """The other side has closed the connection."""
 
 
@@ -125,9 +122,7 @@ class Upstream:
         self._acceptor.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.open()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join(PATIENCE)
@@ -209,7 +204,7 @@ class Upstream:
                 self._act(sock, action)
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
-        except (_Gone, ConnectionError):
+        except (Gone, ConnectionError):
             seen.note_close()
 
     def _act(self, sock: socket.socket, action: Action) -> None:
@@ -235,7 +230,7 @@ class Upstream:
         if gate is not None:
             poll.register(gate.fd, select.POLLIN)
         if any(fd == sock.fileno() for fd, _ in poll.poll(seconds * 1000)):
-            raise _Gone
+            raise Gone
 
 
 def _read_request(sock: socket.socket) -> Seen | None:
@@ -285,7 +280,6 @@ def completion(message: Mapping[str, object] | str, finish: str = "stop", **more
 
 
 def event(body: object) -> bytes:
-    """Return a server-sent event."""
     return b"data: " + json.dumps(body).encode() + b"\n\n"
 
 
@@ -297,7 +291,6 @@ def delta(said: Mapping[str, object], finish: str | None = None, **more: object)
 
 
 def text(said: str) -> bytes:
-    """Return a chunk of text."""
     return delta({"content": said})
 
 

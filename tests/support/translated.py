@@ -61,7 +61,6 @@ class Translating:
 
     @property
     def name(self) -> str:
-        """The dialect's name."""
         return self.client.name
 
     def sent(self, parts: Iterable[bytes], engine: Engine) -> bytes:

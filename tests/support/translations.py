@@ -17,8 +17,6 @@ MODEL = "served/model"
 
 
 class Translated(Protocol):
-    """The translation of a request."""
-
     @property
     def body(self) -> JsonObject: ...
 

@@ -19,10 +19,10 @@ from tests.agents import vllm_rows
 from tests.agents.__main__ import matrix, verdict
 from tests.agents.agent import MODEL, Agent
 from tests.agents.inside import loopback_up
-from tests.agents.install import CACHE, NotInstalledError, installed
+from tests.agents.install import NotInstalledError, installed
 from tests.agents.known import AGENTS
 from tests.agents.namespace import NoRunError, command
-from tests.agents.results import NO_PAGE, VLLM, Page, Results, with_table
+from tests.agents.results import VLLM, Results
 from tests.agents.rows import Row
 from tests.real import processes, vllm
 
@@ -30,41 +30,32 @@ from tests.real import processes, vllm
 def table(
     agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None, page: Path | None
 ) -> int:
-    """Do the runs, print the table of all that is kept, write it into the page if there is one, and return the exit
-    status.
-    """
+    """Do the runs, print the table, write it into the page if there is one, and return the exit status."""
     try:
         for agent in agents:
             installed(agent)
     except NotInstalledError as error:
         print(f"The table did not come to its end: {error}", file=sys.stderr)
         return 1
-    status = _alone(agents, rows, sides, keep)
-    shown = NO_PAGE if page is None else Page(page.read_text(encoding="utf-8"), VLLM)
-    made = results().table(AGENTS.values(), vllm_rows.ROWS, f"vLLM {vllm.version()}", shown)
-    print("", made, sep="\n")
-    if page is not None:
-        page.write_text(with_table(shown.text, made, VLLM), encoding="utf-8")
-    return status
+    return _alone(agents, rows, sides, keep, page)
 
 
-def results() -> Results:
-    """What came of the runs with this version of vLLM."""
-    return Results(CACHE / f"vllm-{vllm.version()}.json")
-
-
-def _alone(agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None) -> int:
+def _alone(
+    agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None, page: Path | None
+) -> int:
     """Let another process do the runs, in a network of its own; return its exit status."""
     names = [",".join(each.name for each in agents), ",".join(each.name for each in rows), ",".join(sides)]
-    inner = [sys.executable, "-m", "tests.vllm.agents", *names, str(keep.resolve()) if keep else ""]
+    inner = [sys.executable, "-m", "tests.vllm.agents", *names]
+    inner += [str(each.resolve()) if each else "" for each in (keep, page)]
     with tempfile.TemporaryDirectory(prefix="vllm-agents-") as home:
         alone = command(inner, Path(home), os.geteuid() == 0, TOOL_PROXY_VLLM=str(vllm.environment()))
         return subprocess.run(alone, cwd=processes.ROOT, stdin=subprocess.DEVNULL, check=False).returncode
 
 
-def main(agents: str, rows: str, sides: str, keep: str) -> int:
+def main(agents: str, rows: str, sides: str, keep: str, page: str) -> int:
     """Start the vLLM, do the runs, print what is wrong with them and return the exit status."""
-    began, wrong, kept = time.monotonic(), list[str](), results()
+    began, wrong = time.monotonic(), list[str]()
+    results = Results(Path(page) if page else None, VLLM, f"vLLM {vllm.version()}")
     loopback_up()
     if keep:
         Path(keep).mkdir(parents=True, exist_ok=True)
@@ -80,10 +71,13 @@ def main(agents: str, rows: str, sides: str, keep: str) -> int:
             print(f"started without any flag in {time.monotonic() - began:.0f} s", flush=True)
             for name in agents.split(","):
                 folder = Path(keep) if keep else None
-                wrong += matrix(AGENTS[name], chosen, sides.split(","), folder, kept, shared=server.url)
+                wrong += matrix(AGENTS[name], chosen, sides.split(","), folder, results, shared=server.url)
     except (NotInstalledError, NoRunError, processes.NotStartedError) as error:
         print(f"The table did not come to its end: {error}", file=sys.stderr)
         return 1
+    finally:
+        results.write(vllm_rows.ROWS)
+    print("", results.table(vllm_rows.ROWS), sep="\n")
     print(*("", *wrong, verdict(wrong)), f"({time.monotonic() - began:.0f} s)", sep="\n")
     return 1 if wrong else 0
 

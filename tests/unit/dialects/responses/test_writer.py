@@ -10,7 +10,8 @@ from proxy.dialects.responses.errors import error_code
 from proxy.dialects.responses.writer import Progress, ResponsesDialect, ResponsesWriter
 from proxy.engine.events import CallArguments, CallOpened, Event, Finished, Text
 from proxy.errors import ContextFull, UpstreamBroken
-from tests.support.responses_checker import check_stream, events, text_of
+from tests.support.messages_checker import events
+from tests.support.responses_checker import check_stream, text_of
 from tests.support.responses_view import options
 
 END = Finished(0, "stop", None)
