@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain
@@ -16,10 +16,10 @@ from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
 from proxy.engine.events import Call, Text
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
-from proxy.exchange.capture import Capture, Recorder, is_stream
+from proxy.exchange.capture import is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
-from proxy.exchange.recording import Recording, begin_try, listened
+from proxy.exchange.recording import Excerpt, Recording
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, count_nothing
@@ -75,9 +75,8 @@ class Exchange:
     """One chat request with everything its tries need.
 
     `plan` is the plan of the first try, and `retries` limits the others. `engine` creates the engine of one try from
-    two arguments: whether the server returns raw text, and the forced tool or "". `capture` records the answers to
-    files, `recording` for the live page. `count` returns the number of tokens in a text, or 0 if it is unknown.
-    `secrets` are masked in every error.
+    two arguments: whether the server returns raw text, and the forced tool or "". `recording` records the tries, or is
+    None. `count` returns the number of tokens in a text, or 0 if it is unknown. `secrets` are masked in every error.
     """
 
     upstream: Upstream
@@ -90,7 +89,6 @@ class Exchange:
     dialect: Dialect
     hold_timeout: float
     retries: Retries = field(default_factory=Retries)
-    capture: Capture | None = None
     recording: Recording | None = None
     count: Callable[[str], int] = count_nothing
     outcome: Outcome = field(default_factory=Outcome)
@@ -180,13 +178,13 @@ class Attempt:
         """Yield the bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
         exchange.wait.start_over()
-        raw_text = self._up.raw_text
-        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text)
-        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text)
+        recording, up = exchange.recording, self._up
+        seen = None if recording is None else recording.begin_try(up.body, raw_text=up.raw_text)
         server, waiting, sent = exchange.upstream.server, exchange.wait.connecting(), time.monotonic()
-        with tape, server.open("POST", exchange.path, exchange.headers, self._up.body, waiting) as call:
-            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
-            parts = listened(seen, call, parts)
+        with server.open("POST", exchange.path, exchange.headers, up.body, waiting) as call:
+            parts = decoded(call, exchange.wait.receive(call), lambda: self._reply.done)
+            if seen is not None:
+                parts = seen.listen(call, parts)
             first = yield from self._head(parts, call)
             parts = chain((first,), parts)
             # Otherwise this frame keeps the bytes until the stream ends.
@@ -195,8 +193,7 @@ class Attempt:
             if streamed and (self._plan.guided or not request.stream):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed:
-                notes = [each.note for each in (tape if tape.listens else None, seen) if each is not None]
-                self._lane = ReplyLane(call, exchange.wait, self._reply, notes)
+                self._lane = ReplyLane(call, exchange.wait, self._reply, None if seen is None else seen.answer)
                 yield from self._live(parts, sent)
                 return
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
@@ -453,18 +450,16 @@ class ReplyLane:
 
     The lane is open while the reply's generator waits for the upstream and nothing else is due. The driver of the
     generator then calls the lane instead (`AnswerWait.lane`). Bytes that the lane cannot take stay in the socket's
-    buffer for the generator. Each of `notes` is called with all bytes that pass.
+    buffer for the generator. `excerpt` records all bytes that pass.
     """
 
-    __slots__ = ("_call", "_is_compressed", "_notes", "_reply", "_wait")
+    __slots__ = ("_call", "_excerpt", "_is_compressed", "_reply", "_wait")
 
-    def __init__(
-        self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
-    ) -> None:
+    def __init__(self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, excerpt: Excerpt | None) -> None:
         self._call = call
         self._wait = wait
         self._reply = reply
-        self._notes = notes
+        self._excerpt = excerpt
         self._is_compressed = bool(call.coding)
 
     def open(self) -> bool:
@@ -482,8 +477,8 @@ class ReplyLane:
         if leaving is None:
             return None
         self._call.take()
-        for note in self._notes:
-            note(body)
+        if self._excerpt is not None:
+            self._excerpt.add(body)
         if not leaving:
             return self._wait.keeps_back()
         return self._wait.leaves(leaving)

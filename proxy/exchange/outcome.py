@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.engine.events import CallClosed, Event, Finished, Unchanged
@@ -89,8 +89,8 @@ class Outcome:
     `request_audit` records the changes made by translating the request, `healed` those made by healing, `audit` all of
     them. `refusals`, `empty_calls`, `calls`, `swallowed`, `notations`, `invalid`, `cut`, `tokens` and `called` describe
     the last try; see `CallTally`. `error` is the text for the log line and `failure` the exception behind it. `gone`:
-    the client disconnected early. `again` is the reason for repeating an answered request. `later` are tasks to run
-    once the client has its answer. `first_event` is the time (s) from sending the request to the first stream event.
+    the client disconnected early. `again` is the reason for repeating an answered request. `first_event` is the time
+    (s) from sending the request to the first stream event.
     """
 
     tries: int = 0
@@ -108,7 +108,6 @@ class Outcome:
     gone: bool = False
     heartbeats: int = 0
     again: Why | None = None
-    later: list[Callable[[], None]] = field(default_factory=list)
     first_event: float | None = None
     notations: Mapping[str, int] = field(default_factory=dict)
     invalid: int = 0

@@ -18,7 +18,6 @@ from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
 from proxy.exchange.attempt import Exchange
-from proxy.exchange.capture import Capture, CaptureFolder
 from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again
 from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
@@ -113,16 +112,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         until_complete=not chat.stream or profile.transport == "whole",
         total=REPLY_SECONDS,
     )
-    capture, count = None, ctx.worker.metrics.add
-    if settings.capture:
-        capture = Capture(
-            folder=CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)),
-            id=ctx.id,
-            secrets=ctx.secrets,
-            client=ctx.client,
-            ordered=not prepared.dialect.verbatim,
-            thoughts=prepared.thoughts,
-        )
     return Exchange(
         upstream=server,
         path=CHAT_COMPLETIONS,
@@ -133,7 +122,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         engine=partial(_engine, ctx, prepared, parse, hold_broken=Why.BROKEN in ask_again),
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
-        capture=capture,
         recording=ctx.recording,
         count=partial(tokens_of, model=chat.model, server=prepared.server, headers=prepared.headers),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),

@@ -36,7 +36,7 @@ from proxy.web.context import ClientRequest, RequestContext, current_request, js
 from proxy.web.headers import add_id, credential, error_headers
 from proxy.web.passed import passed
 from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
-from proxy.web.record import end_activity, log_request, measure
+from proxy.web.record import end_activity, keep_captures, log_request, measure
 
 log = logging.getLogger("proxy")
 
@@ -181,8 +181,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
         log_request(ctx, status)
         measure(ctx, status)
         end_activity(ctx, status)
-        for step in ctx.outcome.later:
-            step()
+        keep_captures(ctx)
     finally:
         ctx.give_back()
     ctx.outcome.failure = None  # its traceback keeps the request's frames alive
