@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain
-from typing import Protocol
 
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
@@ -53,33 +52,23 @@ class Said(IntEnum):
     CONTENT = 2
 
 
-class Upstream(Protocol):
-    """The model server of one request, with what other requests have taught about it."""
-
-    @property
-    def server(self) -> ModelServer:
-        """The server; the same for all tries of the request."""
-
-    def kind(self) -> str:
-        """Return the kind of the server (vllm, llamacpp, …), or "" if unknown. This may send a request to it."""
-
-    def remember_parser_failure(self) -> None:
-        """Remember that the server cannot parse the calls of the request's model, so that the proxy parses them."""
-
-    def remember_healings(self, ids: tuple[str, ...]) -> None:
-        """Remember that requests for this model need these healings."""
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One chat request with everything its tries need.
+
+    `kind` returns the kind of the `server` (vllm, llamacpp, …), or "" if unknown; it may send a request to it.
+    `learn_parser_failure` remembers that the server cannot parse the calls of the model, `learn_healings` that requests
+    for the model need these healings.
 
     `plan` is the plan of the first try, and `retries` limits the others. `engine` creates the engine of one try from
     two arguments: whether the server returns raw text, and the forced tool or "". `recording` records the tries, or is
     None. `count` returns the number of tokens in a text, or 0 if it is unknown. `secrets` are masked in every error.
     """
 
-    upstream: Upstream
+    server: ModelServer
+    kind: Callable[[], str]
+    learn_parser_failure: Callable[[], None]
+    learn_healings: Callable[[tuple[str, ...]], None]
     path: str
     headers: Mapping[str, str]
     request: ChatRequest
@@ -180,7 +169,7 @@ class Attempt:
         exchange.wait.start_over()
         recording, up = exchange.recording, self._up
         seen = None if recording is None else recording.begin_try(up.body, raw_text=up.raw_text)
-        server, waiting, sent = exchange.upstream.server, exchange.wait.connecting(), time.monotonic()
+        server, waiting, sent = exchange.server, exchange.wait.connecting(), time.monotonic()
         with server.open("POST", exchange.path, exchange.headers, up.body, waiting) as call:
             parts = decoded(call, exchange.wait.receive(call), lambda: self._reply.done)
             if seen is not None:
@@ -302,7 +291,7 @@ class Attempt:
         if self._plan.learnt:
             # Another worker may hold the lock of the shared state.
             yield from self._exchange.wait.on_a_thread()
-            self._exchange.upstream.remember_healings(self._plan.learnt)
+            self._exchange.learn_healings(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         return first
 

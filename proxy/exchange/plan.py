@@ -343,13 +343,6 @@ def _by_the_other(request: ChatRequest, plan: Plan, allowed: Retries, kind: Call
     return again if proxy_parses(request, again) else plan
 
 
-def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
-    """Return the URL of the server for a model, given by its upstream name. None selects the main server."""
-    if model is None:
-        return settings.upstream
-    return server_of(rules.entry(model), settings)
-
-
 def server_of(entry: Model, settings: Settings) -> str:
     """Return the URL of the server for an entry of the rules."""
     return entry.url or settings.upstream

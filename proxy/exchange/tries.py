@@ -81,9 +81,9 @@ def _next_try(
         return None
     if may_block:
         yield from exchange.wait.on_a_thread()
-    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.upstream.kind)
+    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.kind)
     if following.parser_failed:
-        exchange.upstream.remember_parser_failure()
+        exchange.learn_parser_failure()
     again = following.plan
     if again is None or (failure is not None and attempt.said is Said.CONTENT):
         return None

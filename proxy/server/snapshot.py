@@ -13,7 +13,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
-from proxy.exchange.plan import choose_server, server_key, server_of
+from proxy.exchange.plan import server_key, server_of
 from proxy.healing.families import Family, Shown, family_of
 from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.server.audit_log import AuditFile
@@ -164,7 +164,7 @@ class Snapshot:
                 cards = self._cards_of(entry, main)
             else:
                 cards = self._served.get(self.servers[url].target.url, _Served()).cards
-            found += [card for card in cards if choose_server(card.id, self.rules, self.settings) == url]
+            found += [card for card in cards if server_of(self.rules.entry(card.id), self.settings) == url]
         return tuple(found)
 
     def _cards_of(self, entry: Model, main: str) -> tuple[ModelCard, ...]:

@@ -15,7 +15,6 @@ from flask import Request
 from gunicorn.http.errors import ParseException
 from werkzeug.routing import RequestRedirect
 
-from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.errors import BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
 from proxy.json import Json, JsonObject, as_text, finite, is_deep, load_json
@@ -138,23 +137,15 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
         ctx.body = read_body(environ, settings.max_body)
     if key is None:
         return
-    check_named_model(key, route, ctx.body)
+    if key.restricted and route.names_model:
+        named = named_model(ctx.body)
+        if route.dialect == "passed":
+            key.check_model(named)  # a dialect's view checks the upstream name
     if key.streams and route.keeps_model_busy:
         if not shared.acquire_slot(f"key {key.name}", key.streams):
             words = f"the key {key.name} already has {key.streams} concurrent requests (streams)"
             raise TooMany(words, "streams", _WAIT)
         ctx.held.append(partial(shared.release_slot, f"key {key.name}"))
-
-
-def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
-    """Check the model in a body that is sent upstream unchanged. In dialects, the view checks the upstream name.
-
-    Raises Forbidden, or BadRequest if the model is ambiguous.
-    """
-    if key.restricted and route.names_model:
-        named = named_model(body)
-        if route.dialect == "passed":
-            key.check_model(named)
 
 
 def named_model(body: bytes) -> str:

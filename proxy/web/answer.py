@@ -7,7 +7,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -27,8 +26,6 @@ from proxy.json import JsonObject, as_list, as_object, dump_request, load_upstre
 from proxy.limits import REPLY_SECONDS
 from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
-from proxy.server.snapshot import Snapshot
-from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS, TOKENIZE
 from proxy.upstream.client import ModelServer, UpstreamCall
@@ -99,12 +96,15 @@ def _ending(ctx: RequestContext, prepared: PreparedRequest, plan: HealPlan) -> J
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
-    server = _ServerOfRequest(snapshot, prepared, ctx.worker)
     parse = profile.parse
+
+    def server_kind() -> str:
+        return profile.server_kind or snapshot.server_kind(prepared.headers, prepared.server)
+
     if parse == "auto":  # docs/configuration.md: who parses
         parse = "proxy" if snapshot.parses(chat.model) else "server"
     # The way to disable a server's parser depends on its kind. Without tools there are no calls to parse.
-    kind = server.kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
+    kind = server_kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
     ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
     timeouts = Timeouts(
         idle=settings.idle_timeout,
@@ -113,7 +113,10 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         total=REPLY_SECONDS,
     )
     return Exchange(
-        upstream=server,
+        server=prepared.server,
+        kind=server_kind,
+        learn_parser_failure=partial(snapshot.remember, chat.model),
+        learn_healings=partial(_learn_healings, ctx, chat.model),
         path=CHAT_COMPLETIONS,
         headers=prepared.headers,
         request=chat,
@@ -130,31 +133,12 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerOfRequest:
-    """The model server of one request (implements `exchange.attempt.Upstream`)."""
-
-    snapshot: Snapshot
-    prepared: PreparedRequest
-    worker: WorkerState
-
-    @property
-    def server(self) -> ModelServer:
-        return self.prepared.server
-
-    def kind(self) -> str:
-        configured_kind = self.prepared.profile.server_kind
-        return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
-
-    def remember_parser_failure(self) -> None:
-        self.snapshot.remember(self.prepared.chat.model)
-
-    def remember_healings(self, ids: tuple[str, ...]) -> None:
-        model = self.prepared.chat.model
-        if self.worker.learn(model, ids):
-            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.worker.lessons_of(model)))
-            words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
-            log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
+def _learn_healings(ctx: RequestContext, model: str, ids: tuple[str, ...]) -> None:
+    """Remember that requests for a model need these healings, and log how to keep them."""
+    if ctx.worker.learn(model, ids):
+        entry = entry_with(ctx.snapshot.rules.entry(model), model, sorted(ctx.worker.lessons_of(model)))
+        words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
+        log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
 
 
 def _engine(

@@ -24,7 +24,7 @@ from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
-from proxy.exchange.plan import choose_server, conversation_of
+from proxy.exchange.plan import conversation_of, server_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
@@ -200,7 +200,8 @@ def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     """Return the server of a model, given by its upstream name. None selects the main server."""
-    return ctx.snapshot.servers[choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings)]
+    rules, settings = ctx.snapshot.rules, ctx.snapshot.settings
+    return ctx.snapshot.servers[settings.upstream if model is None else server_of(rules.entry(model), settings)]
 
 
 def conversation_headers(
