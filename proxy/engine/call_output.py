@@ -11,12 +11,12 @@ reads the whole call, and the part that the client lacks is sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxy.engine.events import Call as ClosedCall
 from proxy.engine.events import CallArguments, CallClosed, CallOpened, Event, Failed, Text
 from proxy.engine.owners import Call, Owners, State
+from proxy.engine.task import NewIds, Task
 from proxy.errors import UpstreamBroken
 from proxy.json import canonical, dump
 from proxy.limits import MAX_RECORDED
@@ -38,36 +38,21 @@ class _Written:
     in_text: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRules:
-    """Rules for the calls of a choice. `new_id` creates an id from an index, a name and the server's id.
-
-    `used` are the ids already used in the conversation. `one_call`: the client wants no parallel calls (F52). `whole`:
-    the reply is a whole answer, so all of it is read before any call is emitted. A choice may have `max_calls` calls,
-    and `max_held` bytes of one call may be held.
-    """
-
-    choice: int
-    repairer: Repairer
-    new_id: Callable[[int, str, str], str]
-    used: set[str]
-    one_call: bool
-    whole: bool
-    max_calls: int
-    max_held: int
-
-
 class CallOutput:
     """Emits the calls of one choice: structured calls and calls found in the text.
 
     `count` is the number of opened calls, `empty` the number of calls without required arguments, and `refused` counts
-    rejected calls by reason. `in_text`: a call was found in text. `audit` are the repairs.
+    rejected calls by reason. `in_text`: a call was found in text. `audit` are the repairs. `whole`: the reply is a
+    whole answer, so all of it is read before any call is emitted.
     """
 
-    def __init__(self, rules: CallRules) -> None:
-        self._rules, self._choice, self._repairer = rules, rules.choice, rules.repairer
-        self._tools = rules.repairer.tools
-        self._owners = Owners(self._tools, rules.max_calls)
+    def __init__(self, task: Task, choice: int, repairer: Repairer, *, whole: bool) -> None:
+        self._task, self._choice, self._repairer, self._whole = task, choice, repairer, whole
+        # The ids already used in the conversation.
+        self._used = set(task.ids)
+        self._new_id = NewIds(task, choice, self._used)
+        self._tools = repairer.tools
+        self._owners = Owners(self._tools, task.max_calls)
         self._written: list[_Written] = []
         self.count = self.empty = 0
         self.in_text = False
@@ -78,26 +63,26 @@ class CallOutput:
 
     def _open(self, call: Call, written: str, name: str) -> list[Event]:
         """Open a call, or drop it if the client wants only one."""
-        if self._rules.one_call and self.count:
-            call.move(State.DROPPED)
+        if self._task.one_call and self.count:
+            call.state = State.DROPPED
             self.audit.append(Repair("one_call", name, "", "the client wants one call at a time", name))
             return []
-        call.move(State.OPEN)
+        call.state = State.OPEN
         call.index, call.name, call.id = self.count, name, call.server_id
         self.count += 1
         if name != written:
             # `functions.bash:0`, `Bash` (F36)
             call.fixes += (Repair("name", written, name, _NAME, name),)
-        if not call.id or call.id in self._rules.used:
+        if not call.id or call.id in self._used:
             # The server gave no id (F43), or one that another call of this reply or an earlier turn has (F48).
-            call.id = self._rules.new_id(call.index, name, call.server_id)
+            call.id = self._new_id(call.index, name, call.server_id)
             why = "the server sent no id, or one that is already used"
             call.fixes += (Repair("id", call.server_id, call.id, why, name),)
-        self._rules.used.add(call.id)
+        self._used.add(call.id)
         return [CallOpened(self._choice, call.index, call.id, name)]
 
     def _close(self, call: Call, arguments: str, *, in_text: bool = False) -> CallClosed:
-        call.move(State.CLOSED)
+        call.state = State.CLOSED
         tool = self._tools.resolve(call.name)
         if arguments.strip() in ("{}", "") and tool is not None and tool.required:
             self.empty += 1  # F25
@@ -175,7 +160,7 @@ class CallOutput:
                 continue
             tool = call.tool(self._tools)
             awaits = call.is_empty and tool is not None and bool(tool.required)
-            if not call.finished or awaits or not call.names or call.twin is not None or self._rules.whole:
+            if not call.finished or awaits or not call.names or call.twin is not None or self._whole:
                 break
             events += self._settle(call, stopped=True)
         return events
@@ -199,10 +184,12 @@ class CallOutput:
         if not call.names and call.borrowed:
             call.names.append(call.borrowed)
             twin = self._owners.calls[call.number - 1]
-        if twin is not None and self._only_repeats(call, twin):
+        again = call.text.strip()
+        is_same_tool = twin is not None and not (call.names and self._offered(call) != self._offered(twin))
+        if twin and is_same_tool and (not again or canonical(again) == canonical(twin.text.strip())):
             # vLLM flushes the last delta of a stream twice (F27).
             self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", twin.name))
-            call.move(State.DROPPED)
+            call.state = State.DROPPED
             call.fields = [each.without(twin.known_fields) for each in call.fields]
             return self._arguments(call, "", twin.index) if twin.index >= 0 else []
         events: list[Event] = []
@@ -211,13 +198,6 @@ class CallOutput:
             part = Call(odd=True) if at else call
             events += self._settle_part(part, text, behind if at == len(texts) - 1 else "", stopped=stopped)
         return events
-
-    def _only_repeats(self, call: Call, twin: Call) -> bool:
-        """Return whether the second call with an id only repeats the first, and is not a call of another tool."""
-        if call.names and self._offered(call) != self._offered(twin):
-            return False
-        text = call.text.strip()
-        return not text or canonical(text) == canonical(twin.text.strip())
 
     def _objects(self, call: Call) -> tuple[list[str], str]:
         """Return the objects in a call's arguments as texts (F41), and the text after them.
@@ -260,7 +240,7 @@ class CallOutput:
             return self._settle_open(call, text, behind, repaired, stopped=stopped)
         if repaired is not None:
             return self._settle_whole(call, repaired, behind)
-        live = self._rules.whole or (call.arguments is not None and call.twin is None)
+        live = self._whole or (call.arguments is not None and call.twin is None)
         if not stopped and name and text.lstrip().startswith("{") and live:
             # A call cut off by `length` stays cut off (C4).
             opened = self._open(call, name, name)
@@ -278,7 +258,7 @@ class CallOutput:
         same = self._same(repaired.name, repaired.arguments, in_text=True)
         if same is not None:
             self._written.remove(same)
-            call.move(State.DROPPED)
+            call.state = State.DROPPED
             why = "the call was already found in the content"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
             return self._arguments(call, "", same.index)
@@ -318,7 +298,7 @@ class CallOutput:
 
     def _give_back(self, call: Call, name: str, text: str) -> list[Event]:
         """Return a rejected call as text, so that the model's output is not lost."""
-        call.move(State.DROPPED)
+        call.state = State.DROPPED
         why = "its arguments cannot be read" if name else "it has no name, and its arguments do not identify the tool"
         self.refused["unreadable_arguments" if name else "no_name"] += 1
         if not name + text:

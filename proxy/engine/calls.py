@@ -43,7 +43,7 @@ class Calls(CallOutput):
         call = self._owners.newest
         if call is None or call.arguments is None or call.odd or call.state is not State.OPEN:
             return False
-        far = call.size + _MUCH < _LIVE * self._rules.max_held
+        far = call.size + _MUCH < _LIVE * self._task.max_held
         return far and call.arguments.flows and self._owners.owner(delta) is call
 
     def feed(self, deltas: Iterable[CallDelta]) -> list[Event]:
@@ -66,7 +66,7 @@ class Calls(CallOutput):
         """Take the next delta of a call."""
         call.note(delta)
         self._owners.note_id(call, delta)
-        if call.fields_size > self._rules.max_held:
+        if call.fields_size > self._task.max_held:
             raise self._too_much()
         call.add_fields(delta.fields)
         fragment = delta.fragment
@@ -88,7 +88,12 @@ class Calls(CallOutput):
             if not (written and call.begun):
                 self._check(call)
                 return []
-            call.arguments = Arguments(policy_of(self._repairer, written, hold=self._must_hold(call)))
+            name, is_tool = self._offered(call), call.tool(self._tools) is not None
+            hold = self._whole or call.twin is not None
+            # The client may have the call from the text, or the name may go on.
+            hold |= any(each.in_text and each.name == name for each in self._written)
+            hold |= not is_tool and any(each.startswith(name) for each in self._tools.names)
+            call.arguments = Arguments(policy_of(self._repairer, written, hold=hold))
             fragment, call.early = "".join(call.early), []
         call.ready += call.arguments.feed(fragment)
         self._check(call)
@@ -107,23 +112,16 @@ class Calls(CallOutput):
             return False
         return call.is_empty or (begun.startswith("{") and text.startswith(begun) and text != begun)
 
-    def _must_hold(self, call: Call) -> bool:
-        """Return whether the call must be held until its end."""
-        name = self._offered(call)
-        in_text = any(each.in_text and each.name == name for each in self._written)
-        name_goes_on = call.tool(self._tools) is None and any(each.startswith(name) for each in self._tools.names)
-        return self._rules.whole or call.twin is not None or in_text or name_goes_on
-
     def _check(self, call: Call) -> None:
         """Raise UpstreamBroken if a call is too large, or too much of it is held (contract C7)."""
-        held = self._rules.max_held
+        held = self._task.max_held
         if call.size - call.sent > held:
             raise self._too_much()
         if call.size > _LIVE * held:
             raise UpstreamBroken(f"a tool call has more than {_LIVE} times {held} bytes (max_held)")
 
     def _too_much(self) -> UpstreamBroken:
-        return UpstreamBroken(f"more than {self._rules.max_held} bytes of a tool call had to wait (max_held)")
+        return UpstreamBroken(f"more than {self._task.max_held} bytes of a tool call had to wait (max_held)")
 
     def _release(self, call: Call) -> list[Event]:
         """Send the ready part of a call. Calls open in the model's order."""

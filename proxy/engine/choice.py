@@ -29,6 +29,7 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import ANY_TEXT
 from proxy.engine.reading import USUAL_ENDS, CallDelta, ChoiceDelta, was_cut
+from proxy.engine.task import Task
 from proxy.limits import MAX_HELD
 from proxy.notations.front import Reader
 from proxy.notations.stream import Piece
@@ -71,24 +72,20 @@ class Choice:
     """The state of one choice.
 
     `reader` reads the text. `reasoning_reader` looks for a call at the end of the reasoning (F70), until text or a call
-    arrives. `parsed`: tools are offered; without them, calls pass unchanged. `ordered`: the client shows text and
-    reasoning in one order, so reasoning ends held text. `thinks`: the prompt opened reasoning. `broken_call` is the
-    unreadable call at the end of a reply without other calls.
+    arrives. Without tools, calls pass unchanged. `broken_call` is the unreadable call at the end of a reply without
+    other calls.
     """
 
     def __init__(
         self,
         number: int,
+        task: Task,
         reader: Reader,
         reasoning_reader: Reader | None,
         calls: Calls,
-        *,
-        parsed: bool = True,
-        ordered: bool = False,
-        thinks: bool = False,
     ) -> None:
         self.number, self.reader, self.reasoning_reader, self.calls = number, reader, reasoning_reader, calls
-        self._parsed, self._ordered = parsed, ordered
+        self._parsed, self._ordered = task.tools is not None, task.ordered
         self.audit = calls.audit
         self.finish: str | None = None
         self.broken_call: Text | None = None
@@ -108,7 +105,8 @@ class Choice:
         self._repeated_to = 0
         self._echo_over = False
         # Reasoning separated from the text, the blanks after it, and the number of characters that may still be kept.
-        self.mode = Mode.THOUGHT_BEGINS if thinks else Mode.TEXT
+        # The prompt may have opened it.
+        self.mode = Mode.THOUGHT_BEGINS if task.thoughts is not None and task.thoughts.begun else Mode.TEXT
         self._thoughts: list[str] = []
         self._blanks = ""
         self._room = MAX_HELD

@@ -111,12 +111,6 @@ class Attempt:
     try, or None. If the client has received content from `earlier`, this try continues the same reply.
     """
 
-    __slots__ = (
-        *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange", "_held_since"),
-        *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_tally", "_unsent", "_up"),
-        "_writer",
-    )
-
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
         self.said = Said.NOTHING
         self._exchange = exchange
@@ -125,6 +119,8 @@ class Attempt:
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._tally = CallTally(exchange.request.tools)
         self._earlier = earlier
+        # The reasoning of earlier tries: the usage of this try includes its tokens.
+        self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
         self._keep_back = self._followed()
         goes_on = earlier is not None and earlier.said is Said.CONTENT
         self._writer: Writer = earlier._writer if goes_on and earlier else exchange.dialect.writer(expand=False)
@@ -340,12 +336,6 @@ class Attempt:
         """Return the number of tokens of this reasoning plus that of earlier tries."""
         return self._exchange.count(self._thoughts_before + thoughts)
 
-    @property
-    def _thoughts_before(self) -> str:
-        """The reasoning of earlier tries: the usage of this try includes its tokens."""
-        earlier = self._earlier
-        return "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
-
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read one part of the body in time slices, so that other streams get their turn in between."""
         reply = self._reply
@@ -441,8 +431,6 @@ class ReplyLane:
     generator then calls the lane instead (`AnswerWait.lane`). Bytes that the lane cannot take stay in the socket's
     buffer for the generator. `excerpt` records all bytes that pass.
     """
-
-    __slots__ = ("_call", "_excerpt", "_is_compressed", "_reply", "_wait")
 
     def __init__(self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, excerpt: Excerpt | None) -> None:
         self._call = call

@@ -180,7 +180,9 @@ def is_stream(content_type: str) -> bool:
 def read_capture(data: bytes, source: str) -> Captured:
     """Read a capture. Raises RulesError naming `source` if `data` is not a capture."""
     line, end, body = data.partition(b"\n")
-    about = _read_about(line) if end else {}
+    about: JsonObject = {}
+    with contextlib.suppress(ValueError):
+        about = as_object(load_json(line)) if end else {}
     if about.get("capture") != _FORM:
         raise RulesError(f"{source} is no capture; give a file that serve --capture DIR wrote")
     request: JsonObject = {name: about.get(name) for name in (*_KEPT, "stream")}
@@ -192,14 +194,13 @@ def read_capture(data: bytes, source: str) -> Captured:
         ids=frozenset(_strings(about, "call_ids")),
     )
     chat = read_chat(line, request, known)
-    status, content_type = about.get("status"), about.get("content_type")
-    thoughts = as_object(about.get("thoughts"))
+    status, thoughts = about.get("status"), as_object(about.get("thoughts"))
     begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
     return Captured(
         chat=chat,
         raw_text=about.get("raw_text") is True,
         status=status if isinstance(status, int) else 200,
-        content_type=content_type if isinstance(content_type, str) else "",
+        content_type=as_text(about.get("content_type")),
         complete=about.get("complete") is not False,
         truncated=about.get("truncated") is True,
         body=body,
@@ -209,17 +210,6 @@ def read_capture(data: bytes, source: str) -> Captured:
         unknown=unknown if isinstance(unknown, bool) else None,
         family=as_text(thoughts.get("family")),
     )
-
-
-def _read_about(line: bytes) -> JsonObject:
-    """Return the object in the first line of a capture, or {} if the line is not a JSON object."""
-    if not line.startswith(b"{"):
-        return {}
-    try:
-        about = load_json(line)
-    except ValueError:
-        return {}
-    return about if isinstance(about, dict) else {}
 
 
 def request_facts(
@@ -246,5 +236,4 @@ def request_facts(
 
 
 def _strings(about: JsonObject, name: str) -> list[str]:
-    listed = about.get(name)
-    return [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
+    return [entry for entry in as_list(about.get(name)) if isinstance(entry, str)]

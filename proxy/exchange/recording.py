@@ -1,4 +1,4 @@
-"""Recording of the bodies of one request, for the live page and captures: the first bytes of each body.
+"""Recording of the bodies of one request, for the live page and captures.
 
 A recording keeps references to the parts that pass, and copies nothing.
 """
@@ -18,12 +18,10 @@ MAX_TRIES = 8
 class Excerpt:
     """The first bytes of a body that arrives in parts, at most `most`; `size` is the number of all bytes."""
 
-    def __init__(self, data: bytes = b"", most: int | None = None) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self._parts: list[bytes] = []
         self._most = most or MAX_KEPT
         self.size = 0
-        if data:
-            self.add(data)
 
     def add(self, part: bytes) -> None:
         """Append the next part, as far as it fits."""
@@ -54,8 +52,8 @@ class TryRecording:
     """One try: the body sent upstream, and the answer to the `call`. `raw_text`: the proxy alone looked for calls."""
 
     def __init__(self, body: bytes, *, raw_text: bool, most: int | None = None) -> None:
-        self.up = Excerpt(body)
-        self.answer = Excerpt(most=most)
+        self.up = body
+        self.answer = Excerpt(most)
         self.raw_text = raw_text
         self.complete = False
         self.call: UpstreamCall | None = None
@@ -76,13 +74,12 @@ class TryRecording:
 
 
 class Recording:
-    """One request: the `client_body`, the `tries`, and the response that was `sent` to the client.
+    """The `tries` of one request, and the response that was `sent` to the client.
 
     At most `most` bytes of each answer are kept.
     """
 
-    def __init__(self, client_body: bytes, most: int | None = None) -> None:
-        self.client_body = Excerpt(client_body)
+    def __init__(self, most: int | None = None) -> None:
         self.tries: list[TryRecording] = []
         self.sent = Excerpt()
         self._most = most
@@ -90,7 +87,7 @@ class Recording:
     @property
     def size(self) -> int:
         """Return the number of bytes kept in addition to the client's body."""
-        return self.sent.kept + sum(one.up.kept + one.answer.kept for one in self.tries)
+        return self.sent.kept + sum(len(one.up) + one.answer.kept for one in self.tries)
 
     def begin_try(self, body: bytes, *, raw_text: bool) -> TryRecording:
         """Return a recording of the next try; only the first MAX_TRIES are kept."""

@@ -56,8 +56,6 @@ class ReplyContent:
     Reasoning that a server left in the text (`<think>…</think>`) counts as THOUGHT.
     """
 
-    __slots__ = ("_blanks", "_choice", "_finish", "_has_several", "_thoughts", "answered", "level", "open_thought")
-
     def __init__(self) -> None:
         # Created for the first text that needs it.
         self._thoughts: ThoughtReader | None = None
@@ -118,9 +116,11 @@ class ReplyContent:
 
     def ended_by_itself(self) -> bool:
         """Return whether the model ended the reply: one choice, finish reason `stop`, no stop sequence."""
-        if self._finish is None or self._has_several:
+        finish = self._finish
+        if finish is None or self._has_several or finish.reason != "stop":
             return False
-        return self._finish.reason == "stop" and not _was_stopped(self._finish)
+        entries = [] if finish.source is None else objects_in(finish.source.body.get("choices"))
+        return not any(isinstance(entry.get(name), str) for entry in entries for name in _MATCHED)
 
     def _observe(self, event: Event) -> None:
         match event:
@@ -163,14 +163,6 @@ class ReplyContent:
     def _raise(self, level: ContentLevel) -> None:
         self.level = max(self.level, level)
         self.answered = self.level is ContentLevel.ANSWER
-
-
-def _was_stopped(finish: Finished) -> bool:
-    """Return whether the server reports that a stop sequence of the client ended the reply."""
-    if finish.source is None:
-        return False
-    entries = objects_in(finish.source.body.get("choices"))
-    return any(isinstance(entry.get(name), str) for entry in entries for name in _MATCHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +227,14 @@ def summed(one: Mapping[str, Json], other: Mapping[str, Json]) -> JsonObject:
     """Return the sums of the token counts of two tries, including nested counts."""
     total: JsonObject = {**one, **other}
     for key in one.keys() & other.keys():
-        total[key] = _sum(one[key], other[key])
+        first, second = one[key], other[key]
+        if isinstance(first, dict) and isinstance(second, dict):
+            total[key] = summed(first, second)
+        elif isinstance(first, int | float) and isinstance(second, int | float):
+            total[key] = first + second
+        elif second is None:
+            total[key] = first
     return total
-
-
-def _sum(one: Json, other: Json) -> Json:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return summed(one, other)
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return one + other
-    return other if other is not None else one
 
 
 def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:

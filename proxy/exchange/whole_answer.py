@@ -96,8 +96,15 @@ def limit_answer(
     A loop has `limit` or more tool results, or a call that was repeated `most` or more times. `repeat` is the tool's
     name and the number of repetitions. A limit of 0 is off.
     """
-    text = _too_many(request, limit) or _too_often(repeat, most)
-    if not text:
+    (name, times), body = repeat, request.body
+    if limit and body.get("tools") and (results := count_tool_results(body.get("messages"))) >= limit:
+        text = (
+            f"Tool call safety limit reached ({results} tool results, the limit is {limit}). "
+            "Please start a new conversation, or raise max_tool_calls in the proxy."
+        )
+    elif most and times >= most:  # F92
+        text = f"The call of {name} was made {times} times with the same arguments and the same result."
+    else:
         return None
     return {
         "id": "chatcmpl-loop-abort",
@@ -109,26 +116,6 @@ def limit_answer(
         ],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }
-
-
-def _too_many(request: ChatRequest, limit: int) -> str:
-    if not limit or not request.body.get("tools"):
-        return ""
-    count = count_tool_results(request.body.get("messages"))
-    if count < limit:
-        return ""
-    return (
-        f"Tool call safety limit reached ({count} tool results, the limit is {limit}). "
-        "Please start a new conversation, or raise max_tool_calls in the proxy."
-    )
-
-
-def _too_often(repeat: tuple[str, int], most: int) -> str:
-    """Return the message for a call that repeats too often, or "" (F92)."""
-    name, count = repeat
-    if not most or count < most:
-        return ""
-    return f"The call of {name} was made {count} times with the same arguments and the same result."
 
 
 def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:

@@ -177,11 +177,11 @@ def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
             yield part
             keep_secrets(ctx.secrets)  # the pump's thread works on many requests
     except (ClientGone, GeneratorExit) as error:
-        ctx.outcome.leave()
+        ctx.outcome.error, ctx.outcome.gone = "client gone", True
         if isinstance(error, GeneratorExit):
             raise
     except Exception as error:
-        ctx.outcome.break_off(error)
+        ctx.outcome.error, ctx.outcome.failure = str(error), error
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         if isinstance(ctx.socket, socket.socket):

@@ -62,7 +62,7 @@ class RequestContext:
     - `secrets`: values that no log may show.
     - `seed`: the seed for call ids.
     - `cors`: headers for the web page that sent the request.
-    - `sent` and `events`: the bytes and events sent. `recording`: the bodies, if the live page may show them.
+    - `sent`: the number of bytes sent. `recording`: the bodies, if they are captured or the live page may show them.
     """
 
     id: str
@@ -86,7 +86,6 @@ class RequestContext:
     began: float = field(default_factory=time.monotonic)
     first_byte: float = 0.0
     sent: int = 0
-    events: int = 0
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
     held: list[Callable[[], object]] = field(default_factory=list)

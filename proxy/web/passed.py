@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from flask import Response
 
+from proxy.dialects.chat.request import conversation_key
 from proxy.errors import BadRequest, LimitExceeded
-from proxy.exchange.plan import conversation_of
 from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_request, load_json
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
@@ -99,14 +99,14 @@ def _fields(ctx: RequestContext, path: str, *, routed: bool) -> JsonObject:
 def _conversation(path: str, fields: JsonObject) -> str:
     """Return the conversation key of a body, or "": embeddings, tokens and empty bodies have no conversation."""
     if "messages" in fields:
-        return conversation_of(fields)
+        return conversation_key(fields)
     if path != COMPLETIONS:
         return ""
     # Unlike messages, prompts do not continue each other: only equal prompts are the same conversation.
     prompt = fields.get("prompt")
     texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
     said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
-    return conversation_of({"model": fields.get("model"), "messages": said})
+    return conversation_key({"model": fields.get("model"), "messages": said})
 
 
 def _healed(ctx: RequestContext, fields: JsonObject, headers: Mapping[str, str]) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
-from proxy.dialects.chat.request import ChatRequest, KnownFields, read_chat
+from proxy.dialects.chat.request import ChatRequest, KnownFields, conversation_key, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.blocks import ReplyOptions
 from proxy.dialects.messages.request import translate
@@ -24,7 +24,7 @@ from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
 from proxy.dialects.translation import ModelOptions
 from proxy.errors import BadRequest
-from proxy.exchange.plan import conversation_of, server_of
+from proxy.exchange.plan import server_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
@@ -211,5 +211,5 @@ def conversation_headers(
 
     They include the server's key and the header by which a load balancer keeps the conversation at one server.
     """
-    own = {CONVERSATION: conversation_of(body)}
+    own = {CONVERSATION: conversation_key(body)}
     return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)

@@ -168,7 +168,7 @@ def begin_activity(ctx: RequestContext) -> None:
     settings = ctx.snapshot.settings
     activity = None if settings.no_ui else ctx.worker.activity
     if settings.capture or (activity is not None and settings.audit_values):
-        ctx.recording = Recording(ctx.body, MAX_CAPTURE if settings.capture else None)
+        ctx.recording = Recording(MAX_CAPTURE if settings.capture else None)
     if activity is not None:
         ctx.held.append(activity.begin(partial(live_row, ctx)))
 
@@ -176,7 +176,6 @@ def begin_activity(ctx: RequestContext) -> None:
 def note_sent(ctx: RequestContext, part: bytes) -> None:
     """Count a part of the answer that is sent to the client."""
     ctx.sent += len(part)
-    ctx.events += part.count(b"\n\n")
     if ctx.recording is not None:
         ctx.recording.sent.add(part)
 
@@ -189,7 +188,6 @@ def live_row(ctx: RequestContext) -> JsonObject:
         **_about(ctx),
         "phase": "answering" if ctx.sent else waiting,
         "seconds": round(now - ctx.began, 1),
-        "events": ctx.events,
     }
 
 
@@ -244,7 +242,6 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "seconds": round(ended - ctx.began, 3),
         "first_byte": round(ctx.first_byte - ctx.began, 3) if ctx.first_byte else None,
         "bytes": ctx.sent,
-        "events": ctx.events,
         "tokens": {**outcome.tokens},
         "tokens_per_second": _speed(ctx, ended),
         "result": result,
@@ -252,13 +249,9 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "tools": {_clean(ctx, name): count for name, count in [*outcome.called.items()][:MAX_TOOLS]},
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
-        "gone": outcome.gone,
         "error": _clean(ctx, outcome.error),
-        "upstream": upstream_kind(outcome.failure),
         "repairs": [_repair(ctx, repair) for repair in outcome.audit[:MAX_REPAIRS]],
-        "more_repairs": max(0, len(outcome.audit) - MAX_REPAIRS),
         "refusals": dict(outcome.refusals),
-        "swallowed": outcome.swallowed,
         "values": recording is not None,
     }
     tokens = {"tokens_in": outcome.tokens.get("prompt", 0), "tokens_out": outcome.tokens.get("completion", 0)}
@@ -276,7 +269,6 @@ def _about(ctx: RequestContext) -> JsonObject:
         "dialect": ctx.dialect,
         "path": "" if ctx.route is None else ctx.route.path,
         "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
-        "stream": prepared is not None and prepared.chat.stream,
         "server": "" if prepared is None else prepared.server.target.url,
     }
 
@@ -301,9 +293,9 @@ def _clean(ctx: RequestContext, text: str, most: int = MAX_TEXT) -> str:
 
 def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Yield the bodies of a request by name: from the client, to and from the model server, and to the client."""
-    yield "asked", masked(recording.client_body.data, ctx.secrets)
+    yield "asked", masked(ctx.body[:MAX_KEPT], ctx.secrets)
     for number, one in enumerate(recording.tries, 1):
-        yield f"up {number}", masked(one.up.data, ctx.secrets)
+        yield f"up {number}", masked(one.up[:MAX_KEPT], ctx.secrets)
         if one.status:
             # The limit leaves room for the facts of the request.
             yield f"capture {number}", _capture(ctx, one, 4 * MAX_KEPT)

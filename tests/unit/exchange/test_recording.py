@@ -27,16 +27,16 @@ def in_parts(said: bytes, size: int) -> Excerpt:
 
 
 def test_only_so_many_tries_are_kept() -> None:
-    one = Recording(b"asked")
+    one = Recording()
     for number in range(recording.MAX_TRIES + 2):
         one.begin_try(b"%d" % number, raw_text=False).answer.add(b"said")
-    assert [each.up.data for each in one.tries] == [b"%d" % number for number in range(recording.MAX_TRIES)]
+    assert [each.up for each in one.tries] == [b"%d" % number for number in range(recording.MAX_TRIES)]
     assert {each.answer.data for each in one.tries} == {b"said"}
 
 
 def test_all_that_is_kept_in_addition_to_the_requests_body_counts() -> None:
     """It is in the record of what became of it, too."""
-    one = Recording(b"asked")
+    one = Recording()
     one.sent.add(b"0123456789abc")
     for answer in (b"said", b"0123456789abc"):
         one.begin_try(b"up", raw_text=False).answer.add(answer)

@@ -87,5 +87,5 @@ def test_repairs_and_their_values_are_bounded_and_no_secret_is_cut_in_half() -> 
     ctx.outcome.audit = tuple(Repair("finish", long, "", "so") for _ in range(MAX_REPAIRS + 3))
     summary = ended(ctx).summary
     repairs: Any = summary["repairs"]
-    assert (len(repairs), summary["more_repairs"]) == (MAX_REPAIRS, 3)
+    assert len(repairs) == MAX_REPAIRS
     assert len(repairs[0]["before"]) == MAX_VALUE and SECRET[:4] not in repairs[0]["before"]
