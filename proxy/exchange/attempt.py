@@ -21,7 +21,7 @@ from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_re
 from proxy.exchange.recording import Excerpt, Recording
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, count_nothing
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.heal import NO_HEALING
 from proxy.json import JsonObject, as_object, dump_json
 from proxy.limits import MAX_ERROR_BODY
@@ -77,11 +77,11 @@ class Exchange:
     engine: Callable[[bool, str], Engine]
     dialect: Dialect
     hold_timeout: float
-    retries: Retries = field(default_factory=Retries)
-    recording: Recording | None = None
-    count: Callable[[str], int] = count_nothing
-    outcome: Outcome = field(default_factory=Outcome)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    retries: Retries
+    recording: Recording | None
+    count: Callable[[str], int]
+    outcome: Outcome
+    secrets: tuple[str, ...] = field(repr=False)
 
 
 def log_crash(error: Exception) -> None:

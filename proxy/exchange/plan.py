@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from proxy.config.api_keys import Keys
-from proxy.config.rules import SAME_KEY, Model, Parse, Rules, Transport
+from proxy.config.rules import SAME_KEY, Model, Parse, Profile, Rules, Transport
 from proxy.config.settings import Settings, origin
 from proxy.dialects.chat.request import ChatRequest, is_true
 from proxy.engine.task import Task
 from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
+from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.json import JsonObject, as_list, as_object, dump_request, objects_in
 from proxy.limits import MAX_HELD, RETRY_TOKENS
 from proxy.notations.thoughts import Thoughts
@@ -357,6 +358,20 @@ def server_key(entry: Model, settings: Settings, keys: Keys, main: str) -> str:
 
 def _is_main(entry: Model, settings: Settings) -> bool:
     return not entry.url or origin(entry.url) == origin(settings.upstream)
+
+
+def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
+    """Return how to separate reasoning from the text of a reply, or None to leave it in the text.
+
+    `own` is the family's format, and `parse` is who parses. If the proxy parses and the family is unknown, only marks
+    in the reply show its reasoning. `blocks`: the dialect has blocks for reasoning, so marked reasoning is always
+    separated.
+    """
+    if profile.telling == "split":
+        return own
+    if profile.telling == "auto" and parse == "proxy":
+        return own if own.family else SHOWN_BY_REPLY
+    return Thoughts() if blocks else None
 
 
 def make_task(

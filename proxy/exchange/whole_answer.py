@@ -88,9 +88,7 @@ def answer_as_stream(
     return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()
 
 
-def limit_answer(
-    request: ChatRequest, limit: int, repeat: tuple[str, int] = ("", 0), most: int = 0
-) -> JsonObject | None:
+def limit_answer(request: ChatRequest, limit: int, repeat: tuple[str, int], most: int) -> JsonObject | None:
     """Return the answer that ends a tool-call loop, or None if the conversation may continue.
 
     A loop has `limit` or more tool results, or a call that was repeated `most` or more times. `repeat` is the tool's

@@ -17,7 +17,7 @@ from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
 from proxy.exchange.attempt import Exchange
-from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again
+from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again, thoughts_in_text
 from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
@@ -33,7 +33,6 @@ from proxy.upstream.responses import decoded, read_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_activity, note_sent
-from proxy.web.thinking import thoughts_in_text
 
 log = logging.getLogger("proxy")
 

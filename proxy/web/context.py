@@ -29,8 +29,6 @@ from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
 
-_UNKNOWN = Thoughts(unknown=True)
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
@@ -45,8 +43,8 @@ class PreparedRequest:
     dialect: Dialect
     server: ModelServer
     headers: Mapping[str, str]
-    thoughts: Thoughts = _UNKNOWN
-    family: Family | None = None
+    thoughts: Thoughts
+    family: Family | None
 
 
 @dataclass(slots=True)

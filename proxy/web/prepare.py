@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from proxy.config.rules import Profile
+from proxy.config.rules import Profile, Rules
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, KnownFields, conversation_key, read_chat
@@ -22,13 +22,14 @@ from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import Resumed, resume
 from proxy.dialects.responses.output import echo
 from proxy.dialects.responses.writer import ResponsesDialect
-from proxy.dialects.translation import ModelOptions
+from proxy.dialects.translation import OWN_WORDS, ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.plan import server_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
-from proxy.healing.reasoning import ThinkingRequest, field_back
+from proxy.healing.reasoning import ThinkingRequest, ThinkingRules, field_back, think
+from proxy.healing.switches import effort_words
 from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.record import Repair
@@ -39,7 +40,6 @@ from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
-from proxy.web.thinking import switch_of, with_thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +213,30 @@ def conversation_headers(
     """
     own = {CONVERSATION: conversation_key(body)}
     return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
+
+
+def with_thinking(
+    body: JsonObject, rules: Rules, profile: Profile, family: Family | None, *, requested: str
+) -> ThinkingRequest:
+    """Return a request with reasoning settings in its family's form. `requested` is the client's name for the model."""
+    return think(body, ThinkingRules(family, profile.thinking, rules.thinking_suffix(requested)))
+
+
+def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
+    """Return the switch that carries the thinking settings of a translated request to the model.
+
+    The rules name it; the default is the family's switch. A family with words for the effort needs OWN_WORDS instead.
+    """
+    named = rules.entry(model).thinking
+    if family is None or named == "none":
+        return profile.thinking
+    if family.efforts is not None and not (family.efforts.top and named):
+        return OWN_WORDS
+    if named is not None or family.switch is None:
+        return profile.thinking
+    return "enable_thinking"
+
+
+def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
+    """Return the words that set the model's effort; empty if it cannot be set, or a rule forbids it."""
+    return () if rules.entry(model).thinking == "none" else effort_words(family)

@@ -14,7 +14,7 @@ from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.text_report import reasons
 from proxy.server.ring import Story
-from proxy.web.page_state import story_json
+from proxy.web.page_views import story_json
 from tests.support.helpers import OFFERED, ends, says
 from tests.support.scripted import chat
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire

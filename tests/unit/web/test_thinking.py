@@ -14,7 +14,7 @@ from proxy.dialects.responses.request import translate as of_responses
 from proxy.dialects.translation import ModelOptions
 from proxy.healing.families import family_of
 from proxy.json import JsonObject
-from proxy.web.thinking import switch_of, with_thinking
+from proxy.web.prepare import switch_of, with_thinking
 from tests.support.rows import rows
 
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
