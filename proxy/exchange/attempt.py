@@ -13,15 +13,15 @@ from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.engine.events import Call, Text
+from proxy.engine.events import Call, Event, Finished, Text, Unchanged
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
 from proxy.exchange.recording import Excerpt, Recording
 from proxy.exchange.reply_stream import StreamReply, never_enough
-from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.exchange.second_try import EarlierTry, ReplyContent, events_instead, guided_call, summed
+from proxy.exchange.whole_answer import as_stream, read_events
 from proxy.healing.heal import NO_HEALING
 from proxy.json import JsonObject, as_object, dump_json
 from proxy.limits import MAX_ERROR_BODY
@@ -135,7 +135,9 @@ class Attempt:
         self._unsent = b""
         self._held_since = NEVER
         self._swallowed = False
+        # A whole answer and its events.
         self._answer: JsonObject = {}
+        self._events: tuple[Event, ...] = ()
         self._call: Call | None = None
         self.silence: Why | None = None
         self.handover = EarlierTry()
@@ -231,8 +233,10 @@ class Attempt:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
         assert broken is not None, "only a broken call is replaced"
-        answer = answer_instead(self._answer, broken, call, counts)
-        return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
+        said = (inner for each in self._events for inner in (each.events if isinstance(each, Unchanged) else (each,)))
+        kept = [event for event in said if event != broken and not isinstance(event, Finished)]
+        answer: JsonObject = {**self._answer, "usage": counts} if counts else self._answer
+        return self._in_dialect(dump_json(answer), answer, (*kept, *events_instead(broken, call, {})))
 
     @property
     def broken(self) -> Text | None:
@@ -402,8 +406,12 @@ class Attempt:
         joined = None if self._earlier is None else self._earlier.handover_of_all.joined(answer)
         if joined is not None:
             answer, body = joined, dump_json(joined)
+        content = ReplyContent()
+        content.observe_body(answer)
+        engine = self._engine
         try:
-            return self._repaired_answer(body, answer, self._engine)
+            counted, self._events = read_events(answer, engine, self._tokens_of, (content, self._tally))
+            data = self._in_dialect(body if counted is answer else dump_json(counted), counted, self._events)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -411,17 +419,15 @@ class Attempt:
             if request.stream or not exchange.dialect.verbatim:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
-
-    def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
-        dialect, content = self._exchange.dialect, ReplyContent()
-        content.observe_body(answer)
-        if self._exchange.request.stream:
-            writer = dialect.writer(expand=True)
-            reply = answer_as_stream(answer, engine, writer, content, self._tally, count=self._tokens_of)
-        else:
-            reply = answer_as_answer(body, answer, engine, dialect, content, self._tally, count=self._tokens_of)
         self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
-        return reply
+        return data
+
+    def _in_dialect(self, body: bytes, answer: JsonObject, events: tuple[Event, ...]) -> bytes:
+        """Return a whole answer with these events for the client."""
+        dialect = self._exchange.dialect
+        if self._exchange.request.stream:
+            return as_stream(answer, events, dialect.writer(expand=True))
+        return dialect.complete_answer(body, answer, events)
 
 
 class ReplyLane:

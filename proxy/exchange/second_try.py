@@ -261,20 +261,3 @@ def events_instead(broken: Text, call: Call, usage: JsonObject) -> tuple[Event, 
         Finished(choice, "tool_calls", None),
     )
     return (*events, Usage(usage)) if usage else events
-
-
-def answer_instead(answer: JsonObject, broken: Text, call: Call, usage: JsonObject) -> JsonObject:
-    """Return a whole answer with `call` in place of the broken call."""
-    [entry, *_] = objects_in(answer.get("choices"))
-    message = as_object(entry.get("message"))
-    content = message.get("content")
-    if isinstance(content, str) and broken.text in content:
-        content = content[: content.rindex(broken.text)].rstrip() or None
-    called: JsonObject = {"id": call.id, "type": "function"}
-    called["function"] = {"name": call.name, "arguments": call.arguments}
-    message = {**message, "content": content, "tool_calls": [called]}
-    message.pop("function_call", None)
-    changed: JsonObject = {**answer, "choices": [{**entry, "message": message, "finish_reason": "tool_calls"}]}
-    if usage:
-        changed["usage"] = usage
-    return changed

@@ -31,7 +31,7 @@ def unrepaired() -> Engine:
     return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
 
 
-def _read(
+def read_events(
     answer: JsonObject, engine: Engine, count: Callable[[str], int], listeners: Iterable[Listener]
 ) -> tuple[JsonObject, tuple[Event, ...]]:
     """Return a whole answer and its events. Its usage includes the tokens of reasoning separated from the text."""
@@ -62,7 +62,7 @@ def answer_as_answer(
 
     Raises the error of a `Failed` event.
     """
-    counted, events = _read(answer, engine, count, listeners)
+    counted, events = read_events(answer, engine, count, listeners)
     return dialect.complete_answer(body if counted is answer else dump_json(counted), counted, events)
 
 
@@ -77,7 +77,11 @@ def answer_as_stream(
 
     Raises the error of a `Failed` event.
     """
-    answer, events = _read(answer, engine, count, listeners)
+    return as_stream(*read_events(answer, engine, count, listeners), writer)
+
+
+def as_stream(answer: JsonObject, events: Iterable[Event], writer: Writer) -> bytes:
+    """Return a whole answer with these events as a stream. Raises the error of a `Failed` event."""
     writer.observe_chunk(Chunk(answer, b"", streamed=False))
     for event in events:
         if isinstance(event, Failed):
