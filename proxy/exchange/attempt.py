@@ -21,13 +21,13 @@ from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_re
 from proxy.exchange.recording import Excerpt, Recording
 from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, ReplyContent, events_instead, guided_call, summed
-from proxy.exchange.whole_answer import as_stream, read_events
+from proxy.exchange.whole_answer import in_dialect, read_events
 from proxy.healing.heal import NO_HEALING
 from proxy.json import JsonObject, as_object, dump_json
 from proxy.limits import MAX_ERROR_BODY
 from proxy.repair.record import Repair
 from proxy.upstream.answer_wait import NEVER, AnswerWait
-from proxy.upstream.api import REPLY, response_headers
+from proxy.upstream.api import CHAT_COMPLETIONS, REPLY, response_headers
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.responses import decoded, error_of_response, read_body
 
@@ -69,7 +69,6 @@ class Exchange:
     kind: Callable[[], str]
     learn_parser_failure: Callable[[], None]
     learn_healings: Callable[[tuple[str, ...]], None]
-    path: str
     headers: Mapping[str, str]
     request: ChatRequest
     plan: Plan
@@ -141,7 +140,6 @@ class Attempt:
         self._call: Call | None = None
         self.silence: Why | None = None
         self.handover = EarlierTry()
-        self._lane: ReplyLane | None = None
 
     def _followed(self) -> frozenset[Why]:
         """Return the reasons for which another try may follow this one.
@@ -168,7 +166,7 @@ class Attempt:
         recording, up = exchange.recording, self._up
         seen = None if recording is None else recording.begin_try(up.body, raw_text=up.raw_text)
         server, waiting, sent = exchange.server, exchange.wait.connecting(), time.monotonic()
-        with server.open("POST", exchange.path, exchange.headers, up.body, waiting) as call:
+        with server.open("POST", CHAT_COMPLETIONS, exchange.headers, up.body, waiting) as call:
             parts = decoded(call, exchange.wait.receive(call), lambda: self._reply.done)
             if seen is not None:
                 parts = seen.listen(call, parts)
@@ -180,8 +178,8 @@ class Attempt:
             if streamed and (self._plan.guided or not request.stream):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed:
-                self._lane = ReplyLane(call, exchange.wait, self._reply, None if seen is None else seen.answer)
-                yield from self._live(parts, sent)
+                lane = ReplyLane(call, exchange.wait, self._reply, None if seen is None else seen.answer)
+                yield from self._live(parts, sent, lane)
                 return
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
                 raise UpstreamBroken("the model server streamed the first reply, but not the second")
@@ -228,7 +226,7 @@ class Attempt:
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """Return the end of the reply with `call` in place of the broken call. `usage` is that of the second try."""
-        counts = summed(self.handover.usage, usage)
+        exchange, counts = self._exchange, summed(self.handover.usage, usage)
         if self._reply.withheld:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
@@ -236,7 +234,8 @@ class Attempt:
         said = (inner for each in self._events for inner in (each.events if isinstance(each, Unchanged) else (each,)))
         kept = [event for event in said if event != broken and not isinstance(event, Finished)]
         answer: JsonObject = {**self._answer, "usage": counts} if counts else self._answer
-        return self._in_dialect(dump_json(answer), answer, (*kept, *events_instead(broken, call, {})))
+        events = (*kept, *events_instead(broken, call, {}))
+        return in_dialect(dump_json(answer), answer, events, exchange.dialect, stream=exchange.request.stream)
 
     @property
     def broken(self) -> Text | None:
@@ -295,7 +294,7 @@ class Attempt:
         self._exchange.outcome.headers = response_headers(call, REPLY)
         return first
 
-    def _live(self, parts: Iterator[bytes | None], sent: float) -> Iterator[bytes]:
+    def _live(self, parts: Iterator[bytes | None], sent: float, lane: ReplyLane) -> Iterator[bytes]:
         """Yield the client's bytes for a stream as its parts arrive. `sent` is the time the request was sent."""
         reply, wait, arrived = self._reply, self._exchange.wait, False
         for part in parts:
@@ -315,8 +314,7 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
-            lane = self._lane
-            wait.lane = lane if lane is not None and lane.open() else None
+            wait.lane = lane if lane.open() else None
             yield beat + ready
         if self._engine.wants_count:
             yield from wait.on_a_thread()
@@ -410,8 +408,9 @@ class Attempt:
         content.observe_body(answer)
         engine = self._engine
         try:
-            counted, self._events = read_events(answer, engine, self._tokens_of, (content, self._tally))
-            data = self._in_dialect(body if counted is answer else dump_json(counted), counted, self._events)
+            counted, self._events = read_events(answer, engine, (content, self._tally), self._tokens_of)
+            body = body if counted is answer else dump_json(counted)
+            data = in_dialect(body, counted, self._events, exchange.dialect, stream=request.stream)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -421,13 +420,6 @@ class Attempt:
             return body
         self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         return data
-
-    def _in_dialect(self, body: bytes, answer: JsonObject, events: tuple[Event, ...]) -> bytes:
-        """Return a whole answer with these events for the client."""
-        dialect = self._exchange.dialect
-        if self._exchange.request.stream:
-            return as_stream(answer, events, dialect.writer(expand=True))
-        return dialect.complete_answer(body, answer, events)
 
 
 class ReplyLane:

@@ -45,9 +45,8 @@ class ContentLevel(IntEnum):
     """The level of a reply's content. Only ANSWER counts as an answer."""
 
     NOTHING = 0
-    BLANK = 1
-    THOUGHT = 2
-    ANSWER = 3
+    THOUGHT = 1
+    ANSWER = 2
 
 
 class ReplyContent:
@@ -94,7 +93,10 @@ class ReplyContent:
         """
         if broken is not None:
             return Why.BROKEN if self.ended_by_itself() else None
-        if not self.ended_without_answer():
+        if self._thoughts is not None:
+            self.open_thought = self._thoughts.closer
+            self._read(self._thoughts.finish())
+        if self.answered or not self.ended_by_itself():
             return None
         if self.level is ContentLevel.THOUGHT:
             return None if in_thought or self.open_thought else Why.THOUGHT
@@ -105,14 +107,7 @@ class ReplyContent:
 
         The server's parser may have swallowed a call.
         """
-        return self.level <= ContentLevel.BLANK and tokens > self._blanks + 1
-
-    def ended_without_answer(self) -> bool:
-        """Return whether the reply ended by itself (see `ended_by_itself`) and has no answer."""
-        if self._thoughts is not None:
-            self.open_thought = self._thoughts.closer
-            self._read(self._thoughts.finish())
-        return not self.answered and self.ended_by_itself()
+        return self.level is ContentLevel.NOTHING and tokens > self._blanks + 1
 
     def ended_by_itself(self) -> bool:
         """Return whether the model ended the reply: one choice, finish reason `stop`, no stop sequence."""
@@ -143,7 +138,6 @@ class ReplyContent:
     def _text(self, text: str) -> None:
         if not text.strip():
             self._blanks += len(text)
-        self._raise(ContentLevel.BLANK)
         for at in range(0, len(text), _PIECE):
             piece = text[at : at + _PIECE]
             if self._thoughts is None and piece.strip() and holds_no_mark(piece):

@@ -26,15 +26,13 @@ class Listener(Protocol):
         """Observe the next events of the engine."""
 
 
-def unrepaired() -> Engine:
-    """Return an engine that repairs nothing, for dialects with a separate field for reasoning."""
-    return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
-
-
 def read_events(
-    answer: JsonObject, engine: Engine, count: Callable[[str], int], listeners: Iterable[Listener]
+    answer: JsonObject, engine: Engine, listeners: Iterable[Listener], count: Callable[[str], int] = lambda _: 0
 ) -> tuple[JsonObject, tuple[Event, ...]]:
-    """Return a whole answer and its events. Its usage includes the tokens of reasoning separated from the text."""
+    """Return a whole answer and its events.
+
+    Its usage includes the tokens of reasoning separated from the text. `count` returns their number, or 0 if unknown.
+    """
     usage = as_object(answer.get("usage"))
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     events = (*engine.feed(chunk), *engine.finish(done=True))
@@ -45,39 +43,22 @@ def read_events(
     return ({**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else answer), events
 
 
-def count_nothing(thoughts: str) -> int:
-    """Return 0: the number of tokens is unknown."""
-    return 0
-
-
 def answer_as_answer(
-    body: bytes,
-    answer: JsonObject,
-    engine: Engine,
-    dialect: Dialect,
-    *listeners: Listener,
-    count: Callable[[str], int] = count_nothing,
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener
 ) -> bytes:
     """Return a whole answer in the client's dialect, and pass its events to `listeners`.
 
     Raises the error of a `Failed` event.
     """
-    counted, events = read_events(answer, engine, count, listeners)
-    return dialect.complete_answer(body if counted is answer else dump_json(counted), counted, events)
+    return dialect.complete_answer(body, *read_events(answer, engine, listeners))
 
 
-def answer_as_stream(
-    answer: JsonObject,
-    engine: Engine,
-    writer: Writer,
-    *listeners: Listener,
-    count: Callable[[str], int] = count_nothing,
-) -> bytes:
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, *listeners: Listener) -> bytes:
     """Return a whole answer as a stream, and pass its events to `listeners`.
 
     Raises the error of a `Failed` event.
     """
-    return as_stream(*read_events(answer, engine, count, listeners), writer)
+    return as_stream(*read_events(answer, engine, listeners), writer)
 
 
 def as_stream(answer: JsonObject, events: Iterable[Event], writer: Writer) -> bytes:
@@ -90,6 +71,15 @@ def as_stream(answer: JsonObject, events: Iterable[Event], writer: Writer) -> by
     counts = (Usage(usage),) if isinstance(usage, dict) else ()
     begun = writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1)
     return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()
+
+
+def in_dialect(
+    body: bytes, answer: JsonObject, events: tuple[Event, ...], dialect: Dialect, *, stream: bool
+) -> bytes:
+    """Return a whole answer with these events for the client: as a stream, or as `body` if nothing differs."""
+    if stream:
+        return as_stream(answer, events, dialect.writer(expand=True))
+    return dialect.complete_answer(body, answer, events)
 
 
 def limit_answer(request: ChatRequest, limit: int, repeat: tuple[str, int], most: int) -> JsonObject | None:
@@ -122,6 +112,7 @@ def limit_answer(request: ChatRequest, limit: int, repeat: tuple[str, int], most
 
 def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:
     """Return the loop guard's answer in the client's dialect, streamed or whole."""
-    if stream:
-        return answer_as_stream(answer, unrepaired(), dialect.writer(expand=True))
-    return answer_as_answer(dump_json(answer), answer, unrepaired(), dialect)
+    # For dialects with a separate field for reasoning.
+    engine = Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
+    answer, events = read_events(answer, engine, ())
+    return in_dialect(dump_json(answer), answer, events, dialect, stream=stream)

@@ -125,7 +125,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
         if wait:
             words = f"the key {key.name} may send {key.requests_per_minute} requests per minute (requests_per_minute)"
             raise TooMany(words, "rate", wait)
-    if route.takes_thread:
+    if route.dialect != "own":  # it waits for the model server, so it must not use the last threads
         ctx.take_thread()
     if client is not None and client not in ctx.snapshot.rules.clients:
         known_names = ", ".join(ctx.snapshot.rules.clients) or "none"

@@ -27,7 +27,7 @@ from proxy.limits import REPLY_SECONDS
 from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
-from proxy.upstream.api import CHAT_COMPLETIONS, TOKENIZE
+from proxy.upstream.api import TOKENIZE
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.responses import decoded, read_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
@@ -116,7 +116,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         kind=server_kind,
         learn_parser_failure=partial(snapshot.remember, chat.model),
         learn_healings=partial(_learn_healings, ctx, chat.model),
-        path=CHAT_COMPLETIONS,
         headers=prepared.headers,
         request=chat,
         plan=Plan(parse, profile.transport, kind, heal=heal_plan),

@@ -19,7 +19,7 @@ from werkzeug.datastructures import Headers
 
 from proxy import __version__
 from proxy.secrets import masked_text
-from proxy.upstream.api import REQUEST, REQUEST_PREFIX, SECRET_WORDS
+from proxy.upstream.api import CONVERSATION, REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
 # Tell reverse proxies not to buffer a stream.
@@ -37,30 +37,23 @@ MAX_SECRETS = 16
 
 
 def upstream_headers(
-    environ: Mapping[str, Any],
-    content_type: str,
-    request_id: str,
-    upstream_key: str,
-    own: Mapping[str, str] | None = None,
+    environ: Mapping[str, Any], content_type: str, request_id: str, upstream_key: str, conversation: str = ""
 ) -> dict[str, str]:
-    """Return the headers to send upstream: allowed headers of the client, then the proxy's `own`, which win.
+    """Return the headers to send upstream: allowed headers of the client and the proxy's own.
 
-    The key is always sent as `Bearer`, the only form that vLLM accepts.
+    The key is always sent as `Bearer`, the only form that vLLM accepts. `conversation` is the key of the conversation.
     """
     headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": request_id}
     if content_type:
         headers["Content-Type"] = content_type
-    ours = {} if own is None else own
-    reserved = {name.lower() for name in ours}
     for key, value in environ.items():
         # A slice is faster than `startswith`, and this loop runs for every name in the environment.
         if key in REQUEST or key[: len(REQUEST_PREFIX)] == REQUEST_PREFIX:
-            name = _field_name(key)
-            if name.lower() not in reserved:
-                headers[name] = str(value)
+            headers[_field_name(key)] = str(value)
     if upstream_key:
         headers["Authorization"] = f"Bearer {upstream_key}"
-    headers.update({name: value for name, value in ours.items() if value})
+    if conversation:
+        headers[CONVERSATION] = conversation
     return headers
 
 

@@ -83,15 +83,6 @@ def status_json(worker: WorkerState) -> JsonObject:
     }
 
 
-def without_values(story: Story) -> Story:
-    """Return the story without values, for when they were recorded before a reload that forbids showing them."""
-    repairs: list[Json] = [
-        {name: value for name, value in repair.items() if name not in ("before", "after")}
-        for repair in objects_in(story.summary.get("repairs"))
-    ]
-    return Story({**story.summary, "repairs": repairs, "values": False}, {})
-
-
 def last_capture(story: Story) -> bytes | None:
     """Return the capture of the request's last try, or None."""
     names = sorted(name for name in story.parts if name.startswith(_CAPTURE))
@@ -219,7 +210,12 @@ def _story(name: str) -> Story:
     story = _activity().ring.story(number_in(name))
     if story is None:
         raise NotFound("there is no such request; only the newest are kept")
-    return story if request_context().snapshot.settings.audit_values else without_values(story)
+    if request_context().snapshot.settings.audit_values:
+        return story
+    # Values may have been recorded before a reload that forbids showing them.
+    listed = objects_in(story.summary.get("repairs"))
+    repairs: list[Json] = [{key: each[key] for key in each if key not in ("before", "after")} for each in listed]
+    return Story({**story.summary, "repairs": repairs, "values": False}, {})
 
 
 VIEWS: dict[routes.Route, View] = {

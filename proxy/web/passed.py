@@ -16,7 +16,7 @@ from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_reque
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
 from proxy.upstream.answer_wait import Timeouts
-from proxy.upstream.api import COMPLETIONS, CONVERSATION, TOKENIZE
+from proxy.upstream.api import COMPLETIONS, TOKENIZE
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.responses import KNOWN, PassthroughResponse, decoded, error_of_response, pass_through
 from proxy.web.answer import sent
@@ -38,8 +38,8 @@ def passed(path: str, model: str | None = None) -> Response:
     if model is None and routed:
         named = fields.get("model")
         model = named if isinstance(named, str) else None
-    own = {CONVERSATION: _conversation(path, fields)}
-    headers = upstream_headers(request.environ, content_type, ctx.id, ctx.server_key(model), own)
+    conversation = _conversation(path, fields)
+    headers = upstream_headers(request.environ, content_type, ctx.id, ctx.server_key(model), conversation)
     data: bytes | None = ctx.body
     if path == TOKENIZE and "messages" in fields:
         data = _healed(ctx, fields, headers)

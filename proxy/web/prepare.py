@@ -34,7 +34,6 @@ from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.record import Repair
 from proxy.server.shared_file import ResponseStore
-from proxy.upstream.api import CONVERSATION
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
@@ -211,8 +210,7 @@ def conversation_headers(
 
     They include the server's key and the header by which a load balancer keeps the conversation at one server.
     """
-    own = {CONVERSATION: conversation_key(body)}
-    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
+    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), conversation_key(body))
 
 
 def with_thinking(
