@@ -18,7 +18,6 @@ from proxy.engine.calls import Calls
 from proxy.engine.events import (
     CallArguments,
     Chunk,
-    ContentEvent,
     Event,
     Failed,
     Finished,
@@ -145,20 +144,12 @@ class Choice:
             return self._with_rest(events if alone else [*events, *self._take_final()])
         new = self._take(said, chunk if is_text else None)
         if not is_text:
-            came = self._as_it_came(said) if alone else None
-            if came is not None and new == came:
+            came = said.events(self.number)
+            plain = not self._parsed or all(delta.plain for delta in said.calls)
+            if alone and plain and new == came:
                 return [*self._with_rest(events), *self._say_rest(), chunk.unchanged(tuple(came))]
             self._unsaid.append(chunk)
         return self._with_rest([*events, *new])
-
-    def _as_it_came(self, said: ChoiceDelta) -> list[ContentEvent] | None:
-        """Return the events of a chunk that can be forwarded unchanged, or None."""
-        events = said.content(self.number)
-        for delta in said.calls:
-            if self._parsed and not delta.plain:
-                return None
-            events += delta.events(self.number)
-        return events
 
     def _take(self, said: ChoiceDelta, chunk: Chunk | None) -> list[Event]:
         """Take a delta. `chunk` is its chunk if it contains only text, else None."""
@@ -412,10 +403,9 @@ class Choice:
                 [self.broken_call] = broken
         finished = self._finished()
         final, content = self._final, [] if last is None else last.content(self.number)
-        if final is None or last is None or last.calls or self.finish != finished.reason or self.finish.isdigit():
-            return [*self._with_rest(events), *self._say_rest(), finished]
         before = len(events) - len(content)
-        if events[before:] != content:
+        is_same = self.finish == finished.reason and not finished.reason.isdigit() and events[before:] == content
+        if final is None or last is None or last.calls or not is_same:
             return [*self._with_rest(events), *self._say_rest(), finished]
         return [*self._with_rest(events[:before]), *self._say_rest(), final.unchanged((*content, finished))]
 

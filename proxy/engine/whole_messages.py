@@ -19,9 +19,7 @@ def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
     events: list[ContentEvent] = []
     for place, entry in enumerate(choice_entries(chunk.body)):
         delta, number = read_choice(entry), choice_number(entry.get("index"))
-        events += delta.content(number)
-        for call in delta.calls:
-            events += call.events(number)
+        events += delta.events(number)
         if delta.finish:
             events.append(Finished(number, delta.finish, chunk.part(entry, first=place == 0)))
     usage = chunk.body.get("usage")

@@ -226,7 +226,7 @@ def end_activity(ctx: RequestContext, status: int) -> None:
     activity = ctx.worker.activity
     asks_model = ctx.route is not None and ctx.route.keeps_model_busy and ctx.dialect != "passed"
     if activity is not None and asks_model and not ctx.snapshot.settings.no_ui:
-        recorded = ctx.recording.size if ctx.recording is not None and ctx.snapshot.settings.audit_values else 0
+        recorded = 0 if ctx.recording is None else ctx.recording.size
         activity.keep(partial(record_of, ctx, status, time.monotonic()), len(ctx.body) + recorded)
 
 
