@@ -24,7 +24,7 @@ from proxy.display import escaped
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
-from proxy.exchange.plan import make_task
+from proxy.exchange.plan import make_task, thoughts_in_text
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.families import family_of
@@ -34,7 +34,6 @@ from proxy.library import offered_tools
 from proxy.notations.toolset import ToolSet
 from proxy.repair.record import Repair
 from proxy.repair.text_report import explained, read_text, reasons, text_json
-from proxy.web.thinking import thoughts_in_text
 
 NO_CALL = 1
 _SEED = b"capture"

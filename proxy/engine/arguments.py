@@ -200,11 +200,15 @@ class Arguments:
             self._members[self._key], self._safe = self._value, self._value_end
         self._key, self._start, self._at = key, at, at
         self._schemas = children(key, self._policy.parts)
-        flows = self.data[at] == ord('"') and key not in self._policy.rule_keys and all(map(_stays_text, self._schemas))
-        if flows:
+        # It flows if no fix can change any string there, unless it is empty. A forbidden length matters only if a fix
+        # could turn the string into another type.
+        flows = self.data[at] == ord('"') and key not in self._policy.rule_keys
+        if flows and all(_takes_all(each, {}, limited=each.types != {"string"}) for each in self._schemas):
             self._at, self._in_string = at + 1, True
             self._may_hold_pair = not self._policy.required <= {*self._members, key}
-        self.where = Where.STRING if flows else Where.VALUE
+            self.where = Where.STRING
+        else:
+            self.where = Where.VALUE
         return True
 
     def _string(self) -> bool:
@@ -317,12 +321,6 @@ def _needs_repair(value: Json, schemas: tuple[Schema, ...]) -> bool:
     """Return whether a schema rejects the value or has another name for a key in it."""
     nested = isinstance(value, dict | list)
     return any(violations(value, schema) or (nested and apply_fixes(value, schema, FIXES)[1]) for schema in schemas)
-
-
-def _stays_text(schema: Schema) -> bool:
-    """Return whether no fix can change any string at this place, unless it is empty."""
-    # A forbidden length matters only if a fix could turn the string into another type.
-    return _takes_all(schema, {}, limited=schema.types != frozenset(("string",)))
 
 
 def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> bool:

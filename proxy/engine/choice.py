@@ -18,7 +18,6 @@ from proxy.engine.calls import Calls
 from proxy.engine.events import (
     CallArguments,
     Chunk,
-    ContentEvent,
     Event,
     Failed,
     Finished,
@@ -29,6 +28,7 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import ANY_TEXT
 from proxy.engine.reading import USUAL_ENDS, CallDelta, ChoiceDelta, was_cut
+from proxy.engine.task import Task
 from proxy.limits import MAX_HELD
 from proxy.notations.front import Reader
 from proxy.notations.stream import Piece
@@ -71,24 +71,20 @@ class Choice:
     """The state of one choice.
 
     `reader` reads the text. `reasoning_reader` looks for a call at the end of the reasoning (F70), until text or a call
-    arrives. `parsed`: tools are offered; without them, calls pass unchanged. `ordered`: the client shows text and
-    reasoning in one order, so reasoning ends held text. `thinks`: the prompt opened reasoning. `broken_call` is the
-    unreadable call at the end of a reply without other calls.
+    arrives. Without tools, calls pass unchanged. `broken_call` is the unreadable call at the end of a reply without
+    other calls.
     """
 
     def __init__(
         self,
         number: int,
+        task: Task,
         reader: Reader,
         reasoning_reader: Reader | None,
         calls: Calls,
-        *,
-        parsed: bool = True,
-        ordered: bool = False,
-        thinks: bool = False,
     ) -> None:
         self.number, self.reader, self.reasoning_reader, self.calls = number, reader, reasoning_reader, calls
-        self._parsed, self._ordered = parsed, ordered
+        self._parsed, self._ordered = task.tools is not None, task.ordered
         self.audit = calls.audit
         self.finish: str | None = None
         self.broken_call: Text | None = None
@@ -108,7 +104,8 @@ class Choice:
         self._repeated_to = 0
         self._echo_over = False
         # Reasoning separated from the text, the blanks after it, and the number of characters that may still be kept.
-        self.mode = Mode.THOUGHT_BEGINS if thinks else Mode.TEXT
+        # The prompt may have opened it.
+        self.mode = Mode.THOUGHT_BEGINS if task.thoughts is not None and task.thoughts.begun else Mode.TEXT
         self._thoughts: list[str] = []
         self._blanks = ""
         self._room = MAX_HELD
@@ -147,20 +144,12 @@ class Choice:
             return self._with_rest(events if alone else [*events, *self._take_final()])
         new = self._take(said, chunk if is_text else None)
         if not is_text:
-            came = self._as_it_came(said) if alone else None
-            if came is not None and new == came:
+            came = said.events(self.number)
+            plain = not self._parsed or all(delta.plain for delta in said.calls)
+            if alone and plain and new == came:
                 return [*self._with_rest(events), *self._say_rest(), chunk.unchanged(tuple(came))]
             self._unsaid.append(chunk)
         return self._with_rest([*events, *new])
-
-    def _as_it_came(self, said: ChoiceDelta) -> list[ContentEvent] | None:
-        """Return the events of a chunk that can be forwarded unchanged, or None."""
-        events = said.content(self.number)
-        for delta in said.calls:
-            if self._parsed and not delta.plain:
-                return None
-            events += delta.events(self.number)
-        return events
 
     def _take(self, said: ChoiceDelta, chunk: Chunk | None) -> list[Event]:
         """Take a delta. `chunk` is its chunk if it contains only text, else None."""
@@ -414,10 +403,9 @@ class Choice:
                 [self.broken_call] = broken
         finished = self._finished()
         final, content = self._final, [] if last is None else last.content(self.number)
-        if final is None or last is None or last.calls or self.finish != finished.reason or self.finish.isdigit():
-            return [*self._with_rest(events), *self._say_rest(), finished]
         before = len(events) - len(content)
-        if events[before:] != content:
+        is_same = self.finish == finished.reason and not finished.reason.isdigit() and events[before:] == content
+        if final is None or last is None or last.calls or not is_same:
             return [*self._with_rest(events), *self._say_rest(), finished]
         return [*self._with_rest(events[:before]), *self._say_rest(), final.unchanged((*content, finished))]
 

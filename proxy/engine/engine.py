@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from proxy.engine.call_output import CallRules
 from proxy.engine.calls import Calls
 from proxy.engine.choice import Choice
 from proxy.engine.events import (
@@ -42,8 +41,8 @@ from proxy.engine.lane import (
     learn_call,
     unescaped,
 )
-from proxy.engine.reading import USUAL_ENDS, CallDelta, ChoiceDelta, choice_entries, finish_of, read_choice
-from proxy.engine.task import NewIds, Task
+from proxy.engine.reading import CallDelta, ChoiceDelta, choice_entries, finish_of, read_choice
+from proxy.engine.task import Task
 from proxy.engine.whole_messages import WholeMessages, events_of
 from proxy.errors import UnreadableReply, UpstreamBroken, refusal
 from proxy.json import Json, JsonObject, as_object, dump_json, objects_in
@@ -165,10 +164,14 @@ class Engine:
         try:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):
-                return self._without_choices(chunk)
+                # Usage or unknown content. It waits while a finish reason is held.
+                if not any(self._finished.values()):
+                    return (chunk.unchanged(events_of(chunk)),)
+                self._trailing.append((chunk, events_of(chunk)))
+                return ()
             if chunk.streamed:
                 chunk, entries = self._messages.with_deltas(chunk, entries)
-            if self._passes or (not chunk.streamed and self._is_prose(entries)):
+            if self._passes:
                 return self._unparsed(chunk, entries)
             deltas = [read_choice(entry) for entry in entries]
         except UnreadableReply as unreadable:
@@ -185,23 +188,6 @@ class Engine:
             events += choice.take(part, delta, alone=alone and chunk.streamed)
             self._finished[choice.number] = choice.finish is not None
         return tuple(events)
-
-    def _without_choices(self, chunk: Chunk) -> tuple[Event, ...]:
-        """Forward a chunk of usage or unknown content. It waits while a finish reason is held."""
-        if any(self._finished.values()):
-            self._trailing.append((chunk, events_of(chunk)))
-            return ()
-        return (chunk.unchanged(events_of(chunk)),)
-
-    def _is_prose(self, choices: list[JsonObject]) -> bool:
-        """Return whether a whole answer has one choice with only text, in which no call or reasoning can begin."""
-        task = self._task
-        if task.tools is None or task.forced or task.begins_in_thought or len(choices) != 1:
-            return False
-        match read_choice(choices[0]):
-            case ChoiceDelta(text=text, reasoning="", calls=(), finish=finish, empty_calls=False) if text:
-                return finish in USUAL_ENDS and self._reader(Channel.CONTENT, task.thoughts).begins_nothing(text)
-        return False
 
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
         """Pass a chunk without reading its text. A chunk with a finish reason waits for the end of the body."""
@@ -355,27 +341,14 @@ class Engine:
         if len(self._choices) >= MAX_CHOICES:
             raise UpstreamBroken(f"the reply has more than {MAX_CHOICES} choices")
         task = self._task
-        used = set(task.ids)
-        parsed = task.tools is not None
-        rules = CallRules(
-            choice=number,
-            repairer=Repairer(self._tools, task.policy),
-            new_id=NewIds(task, number, used),
-            used=used,
-            one_call=task.one_call,
-            whole=whole,
-            max_calls=task.max_calls,
-            max_held=task.max_held,
-        )
+        # Weak evidence never counts if the client asked for JSON (contract C3).
+        reads_reasoning = task.tools is not None and not task.json_reply
         self._choices[number] = choice = Choice(
             number,
+            task,
             self._reader(Channel.CONTENT, task.thoughts),
-            # Weak evidence never counts if the client asked for JSON (contract C3).
-            self._reader(Channel.REASONING) if parsed and not task.json_reply else None,
-            Calls(rules),
-            parsed=parsed,
-            ordered=task.ordered,
-            thinks=task.begins_in_thought,
+            self._reader(Channel.REASONING) if reads_reasoning else None,
+            Calls(task, number, Repairer(self._tools, task.policy), whole=whole),
         )
         return choice
 

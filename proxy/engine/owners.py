@@ -51,14 +51,6 @@ class State(Enum):
     DROPPED = auto()
 
 
-_NEXT = {
-    State.WAITING: (State.OPEN, State.DROPPED),
-    State.OPEN: (State.CLOSED,),
-    State.CLOSED: (),
-    State.DROPPED: (),
-}
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """A call.
@@ -96,11 +88,6 @@ class Call:
     fields: list[CallFields] = field(default_factory=list)
     fields_size: int = 0
     known_fields: CallFields = NO_FIELDS
-
-    def move(self, state: State) -> None:
-        """Change the state."""
-        assert state in _NEXT[self.state], (self.state, state)
-        self.state = state
 
     @property
     def text(self) -> str:

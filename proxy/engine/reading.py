@@ -112,6 +112,10 @@ class ChoiceDelta:
         events: list[ContentEvent] = [Reasoning(choice, self.reasoning)] if self.reasoning else []
         return [*events, Text(choice, self.text)] if self.text else events
 
+    def events(self, choice: int) -> list[ContentEvent]:
+        """Return the events of the content and the calls, without repairing anything."""
+        return [*self.content(choice), *(event for call in self.calls for event in call.events(choice))]
+
 
 def choice_entries(body: JsonObject) -> list[JsonObject]:
     """Return the entries of a chunk's `choices`. Entries that cannot have content are skipped.

@@ -50,11 +50,6 @@ class Task:
     max_held: int = MAX_HELD
     max_calls: int = MAX_CALLS
 
-    @property
-    def begins_in_thought(self) -> bool:
-        """True if the text begins with reasoning because the prompt has opened it."""
-        return self.thoughts is not None and self.thoughts.begun != ""
-
 
 @dataclass(frozen=True, slots=True)
 class NewIds:

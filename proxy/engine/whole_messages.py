@@ -11,15 +11,15 @@ from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries
 from proxy.errors import UnreadableReply
 from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text
 
+_ANSWER = 2
+
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
     """Return the events of a chunk: text, reasoning, calls, finish and usage."""
     events: list[ContentEvent] = []
     for place, entry in enumerate(choice_entries(chunk.body)):
         delta, number = read_choice(entry), choice_number(entry.get("index"))
-        events += delta.content(number)
-        for call in delta.calls:
-            events += call.events(number)
+        events += delta.events(number)
         if delta.finish:
             events.append(Finished(number, delta.finish, chunk.part(entry, first=place == 0)))
     usage = chunk.body.get("usage")
@@ -56,9 +56,8 @@ class WholeMessages:
     {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
     """
 
-    # Choices with text, a refusal or calls, and choices with reasoning.
-    _answered: set[int] = field(default_factory=set)
-    _reasoned: set[int] = field(default_factory=set)
+    # What each choice has had so far (`_level`).
+    _had: dict[int, int] = field(default_factory=dict)
     # The content of messages that became deltas.
     _taken: dict[int, Json] = field(default_factory=dict)
 
@@ -69,11 +68,8 @@ class WholeMessages:
         """
         changed = [self._with_delta(entry) for entry in entries]
         for entry in changed:
-            delta, choice = as_object(entry.get("delta")), choice_number(entry.get("index"))
-            if _answers(delta):
-                self._answered.add(choice)
-            elif _reasons(delta):
-                self._reasoned.add(choice)
+            choice = choice_number(entry.get("index"))
+            self._had[choice] = max(self._had.get(choice, 0), _level(as_object(entry.get("delta"))))
         if all(map(is_, changed, entries)):
             return chunk, entries
         body: JsonObject = {**chunk.body, "object": "chat.completion.chunk", "choices": [*changed]}
@@ -102,21 +98,20 @@ class WholeMessages:
         content = message.get("content")
         if choice in self._taken and content and content != self._taken[choice]:
             raise UnreadableReply("a second `message` with other content")
-        if choice in self._answered or _answers(delta):
+        had = max(self._had.get(choice, 0), _level(delta))
+        if had == _ANSWER:
             return {}
-        if choice in self._reasoned or _reasons(delta):
+        if had:
             message = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
-        if isinstance(entry.get("delta"), dict) and not _answers(message) and not _reasons(message):
+        if isinstance(entry.get("delta"), dict) and not _level(message):
             return {}
         if content:
             self._taken[choice] = content
         return message
 
 
-def _answers(said: JsonObject) -> bool:
-    """Return whether a delta has text, a refusal or calls."""
-    return bool(said.get("refusal")) or any(map(said.get, ANSWER_FIELDS))
-
-
-def _reasons(said: JsonObject) -> bool:
-    return any(map(said.get, REASONING_FIELDS))
+def _level(said: JsonObject) -> int:
+    """Return _ANSWER for a delta with text, a refusal or calls, 1 for one with reasoning only, else 0."""
+    if said.get("refusal") or any(map(said.get, ANSWER_FIELDS)):
+        return _ANSWER
+    return int(any(map(said.get, REASONING_FIELDS)))

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import chain
-from typing import Protocol
 
 from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.engine.events import Call, Text
+from proxy.engine.events import Call, Event, Finished, Text, Unchanged
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
-from proxy.exchange.capture import Capture, Recorder, is_stream
+from proxy.exchange.capture import is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
-from proxy.exchange.recording import Recording, begin_try, listened
+from proxy.exchange.recording import Excerpt, Recording
 from proxy.exchange.reply_stream import StreamReply, never_enough
-from proxy.exchange.second_try import EarlierTry, ReplyContent, answer_instead, guided_call, summed
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream, count_nothing
+from proxy.exchange.second_try import EarlierTry, ReplyContent, events_instead, guided_call, summed
+from proxy.exchange.whole_answer import in_dialect, read_events
 from proxy.healing.heal import NO_HEALING
 from proxy.json import JsonObject, as_object, dump_json
 from proxy.limits import MAX_ERROR_BODY
 from proxy.repair.record import Repair
 from proxy.upstream.answer_wait import NEVER, AnswerWait
-from proxy.upstream.api import REPLY, response_headers
+from proxy.upstream.api import CHAT_COMPLETIONS, REPLY, response_headers
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.responses import decoded, error_of_response, read_body
 
@@ -53,35 +52,23 @@ class Said(IntEnum):
     CONTENT = 2
 
 
-class Upstream(Protocol):
-    """The model server of one request, with what other requests have taught about it."""
-
-    @property
-    def server(self) -> ModelServer:
-        """The server; the same for all tries of the request."""
-
-    def kind(self) -> str:
-        """Return the kind of the server (vllm, llamacpp, …), or "" if unknown. This may send a request to it."""
-
-    def remember_parser_failure(self) -> None:
-        """Remember that the server cannot parse the calls of the request's model, so that the proxy parses them."""
-
-    def remember_healings(self, ids: tuple[str, ...]) -> None:
-        """Remember that requests for this model need these healings."""
-
-
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One chat request with everything its tries need.
 
+    `kind` returns the kind of the `server` (vllm, llamacpp, …), or "" if unknown; it may send a request to it.
+    `learn_parser_failure` remembers that the server cannot parse the calls of the model, `learn_healings` that requests
+    for the model need these healings.
+
     `plan` is the plan of the first try, and `retries` limits the others. `engine` creates the engine of one try from
-    two arguments: whether the server returns raw text, and the forced tool or "". `capture` records the answers to
-    files, `recording` for the live page. `count` returns the number of tokens in a text, or 0 if it is unknown.
-    `secrets` are masked in every error.
+    two arguments: whether the server returns raw text, and the forced tool or "". `recording` records the tries, or is
+    None. `count` returns the number of tokens in a text, or 0 if it is unknown. `secrets` are masked in every error.
     """
 
-    upstream: Upstream
-    path: str
+    server: ModelServer
+    kind: Callable[[], str]
+    learn_parser_failure: Callable[[], None]
+    learn_healings: Callable[[tuple[str, ...]], None]
     headers: Mapping[str, str]
     request: ChatRequest
     plan: Plan
@@ -89,12 +76,11 @@ class Exchange:
     engine: Callable[[bool, str], Engine]
     dialect: Dialect
     hold_timeout: float
-    retries: Retries = field(default_factory=Retries)
-    capture: Capture | None = None
-    recording: Recording | None = None
-    count: Callable[[str], int] = count_nothing
-    outcome: Outcome = field(default_factory=Outcome)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    retries: Retries
+    recording: Recording | None
+    count: Callable[[str], int]
+    outcome: Outcome
+    secrets: tuple[str, ...] = field(repr=False)
 
 
 def log_crash(error: Exception) -> None:
@@ -124,12 +110,6 @@ class Attempt:
     try, or None. If the client has received content from `earlier`, this try continues the same reply.
     """
 
-    __slots__ = (
-        *("handover", "said", "silence", "_answer", "_call", "_earlier", "_engine", "_exchange"),
-        *("_keep_back", "_lane", "_plan", "_reply", "_swallowed", "_tally", "_unsent", "_up"),
-        "_writer",
-    )
-
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
         self.said = Said.NOTHING
         self._exchange = exchange
@@ -138,6 +118,8 @@ class Attempt:
         self._engine = exchange.engine(self._up.raw_text, plan.guided)
         self._tally = CallTally(exchange.request.tools)
         self._earlier = earlier
+        # The reasoning of earlier tries: the usage of this try includes its tokens.
+        self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
         self._keep_back = self._followed()
         goes_on = earlier is not None and earlier.said is Said.CONTENT
         self._writer: Writer = earlier._writer if goes_on and earlier else exchange.dialect.writer(expand=False)
@@ -151,11 +133,12 @@ class Attempt:
         )
         self._unsent = b""
         self._swallowed = False
+        # A whole answer and its events.
         self._answer: JsonObject = {}
+        self._events: tuple[Event, ...] = ()
         self._call: Call | None = None
         self.silence: Why | None = None
         self.handover = EarlierTry()
-        self._lane: ReplyLane | None = None
 
     def _followed(self) -> frozenset[Why]:
         """Return the reasons for which another try may follow this one.
@@ -179,13 +162,13 @@ class Attempt:
         """Yield the bytes for the client."""
         exchange, request = self._exchange, self._exchange.request
         exchange.wait.start_over()
-        raw_text = self._up.raw_text
-        seen = begin_try(exchange.recording, self._up.body, raw_text=raw_text)
-        tape = Recorder(exchange.capture, request, exchange.outcome, raw_text=raw_text)
-        server, waiting, sent = exchange.upstream.server, exchange.wait.connecting(), time.monotonic()
-        with tape, server.open("POST", exchange.path, exchange.headers, self._up.body, waiting) as call:
-            parts = tape.listen(call, decoded(call, exchange.wait.receive(call), lambda: self._reply.done))
-            parts = listened(seen, call, parts)
+        recording, up = exchange.recording, self._up
+        seen = None if recording is None else recording.begin_try(up.body, raw_text=up.raw_text)
+        server, waiting, sent = exchange.server, exchange.wait.connecting(), time.monotonic()
+        with server.open("POST", CHAT_COMPLETIONS, exchange.headers, up.body, waiting) as call:
+            parts = decoded(call, exchange.wait.receive(call), lambda: self._reply.done)
+            if seen is not None:
+                parts = seen.listen(call, parts)
             first = yield from self._head(parts, call)
             parts = chain((first,), parts)
             # Otherwise this frame keeps the bytes until the stream ends.
@@ -194,9 +177,8 @@ class Attempt:
             if streamed and (self._plan.guided or not request.stream):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed:
-                notes = [each.note for each in (tape if tape.listens else None, seen) if each is not None]
-                self._lane = ReplyLane(call, exchange.wait, self._reply, notes)
-                yield from self._live(parts, sent)
+                lane = ReplyLane(call, exchange.wait, self._reply, None if seen is None else seen.answer)
+                yield from self._live(parts, sent, lane)
                 return
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
                 raise UpstreamBroken("the model server streamed the first reply, but not the second")
@@ -243,13 +225,16 @@ class Attempt:
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """Return the end of the reply with `call` in place of the broken call. `usage` is that of the second try."""
-        counts = summed(self.handover.usage, usage)
+        exchange, counts = self._exchange, summed(self.handover.usage, usage)
         if self._reply.withheld:
             return self._unsent + self._reply.end_with(call, counts)
         broken = self.broken
         assert broken is not None, "only a broken call is replaced"
-        answer = answer_instead(self._answer, broken, call, counts)
-        return self._repaired_answer(dump_json(answer), answer, self._exchange.engine(self._up.raw_text, ""))
+        said = (inner for each in self._events for inner in (each.events if isinstance(each, Unchanged) else (each,)))
+        kept = [event for event in said if event != broken and not isinstance(event, Finished)]
+        answer: JsonObject = {**self._answer, "usage": counts} if counts else self._answer
+        events = (*kept, *events_instead(broken, call, {}))
+        return in_dialect(dump_json(answer), answer, events, exchange.dialect, stream=exchange.request.stream)
 
     @property
     def broken(self) -> Text | None:
@@ -304,11 +289,11 @@ class Attempt:
         if self._plan.learnt:
             # Another worker may hold the lock of the shared state.
             yield from self._exchange.wait.on_a_thread()
-            self._exchange.upstream.remember_healings(self._plan.learnt)
+            self._exchange.learn_healings(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         return first
 
-    def _live(self, parts: Iterator[bytes | None], sent: float) -> Iterator[bytes]:
+    def _live(self, parts: Iterator[bytes | None], sent: float, lane: ReplyLane) -> Iterator[bytes]:
         """Yield the client's bytes for a stream as its parts arrive. `sent` is the time the request was sent."""
         reply, wait, arrived = self._reply, self._exchange.wait, False
         for part in parts:
@@ -328,8 +313,7 @@ class Attempt:
             if reply.done:
                 wait.expect_end(END_GRACE)
             ready = self._ready()
-            lane = self._lane
-            wait.lane = lane if lane is not None and lane.open() else None
+            wait.lane = lane if lane.open() else None
             yield beat + ready
         if self._engine.wants_count:
             yield from wait.on_a_thread()
@@ -352,12 +336,6 @@ class Attempt:
     def _tokens_of(self, thoughts: str) -> int:
         """Return the number of tokens of this reasoning plus that of earlier tries."""
         return self._exchange.count(self._thoughts_before + thoughts)
-
-    @property
-    def _thoughts_before(self) -> str:
-        """The reasoning of earlier tries: the usage of this try includes its tokens."""
-        earlier = self._earlier
-        return "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
 
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read one part of the body in time slices, so that other streams get their turn in between."""
@@ -425,8 +403,13 @@ class Attempt:
         joined = None if self._earlier is None else self._earlier.handover_of_all.joined(answer)
         if joined is not None:
             answer, body = joined, dump_json(joined)
+        content = ReplyContent()
+        content.observe_body(answer)
+        engine = self._engine
         try:
-            return self._repaired_answer(body, answer, self._engine)
+            counted, self._events = read_events(answer, engine, (content, self._tally), self._tokens_of)
+            body = body if counted is answer else dump_json(counted)
+            data = in_dialect(body, counted, self._events, exchange.dialect, stream=request.stream)
         except ProxyError:
             raise
         except Exception as error:  # the outermost boundary of the engine (contract C6)
@@ -434,17 +417,8 @@ class Attempt:
             if request.stream or not exchange.dialect.verbatim:
                 raise InternalError("the proxy failed while it read the answer; its log says why") from error
             return body
-
-    def _repaired_answer(self, body: bytes, answer: JsonObject, engine: Engine) -> bytes:
-        dialect, content = self._exchange.dialect, ReplyContent()
-        content.observe_body(answer)
-        if self._exchange.request.stream:
-            writer = dialect.writer(expand=True)
-            reply = answer_as_stream(answer, engine, writer, content, self._tally, count=self._tokens_of)
-        else:
-            reply = answer_as_answer(body, answer, engine, dialect, content, self._tally, count=self._tokens_of)
         self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
-        return reply
+        return data
 
 
 class ReplyLane:
@@ -452,18 +426,14 @@ class ReplyLane:
 
     The lane is open while the reply's generator waits for the upstream and nothing else is due. The driver of the
     generator then calls the lane instead (`AnswerWait.lane`). Bytes that the lane cannot take stay in the socket's
-    buffer for the generator. Each of `notes` is called with all bytes that pass.
+    buffer for the generator. `excerpt` records all bytes that pass.
     """
 
-    __slots__ = ("_call", "_is_compressed", "_notes", "_reply", "_wait")
-
-    def __init__(
-        self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, notes: Sequence[Callable[[bytes], None]]
-    ) -> None:
+    def __init__(self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, excerpt: Excerpt | None) -> None:
         self._call = call
         self._wait = wait
         self._reply = reply
-        self._notes = notes
+        self._excerpt = excerpt
         self._is_compressed = bool(call.coding)
 
     def open(self) -> bool:
@@ -481,8 +451,8 @@ class ReplyLane:
         if leaving is None:
             return None
         self._call.take()
-        for note in self._notes:
-            note(body)
+        if self._excerpt is not None:
+            self._excerpt.add(body)
         if not leaving:
             return self._wait.keeps_back()
         return self._wait.leaves(leaving)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from proxy.engine.events import CallClosed, Event, Finished, Unchanged
+from proxy.engine.events import Call, CallClosed, Event, Finished, Unchanged
 from proxy.errors import ProxyError
 from proxy.exchange.plan import Plan, Why
 from proxy.json import JsonObject, as_object, read_json
@@ -24,8 +24,6 @@ class CallTally:
     `notations` counts the calls found in text by notation, `called` counts all calls by tool. `is_cut`: the token limit
     ended the reply.
     """
-
-    __slots__ = ("_refused", "_tools", "_unreadable", "called", "is_cut", "notations")
 
     def __init__(self, tools: ToolSet | None) -> None:
         self._tools = tools
@@ -54,18 +52,16 @@ class CallTally:
             elif isinstance(event, Finished):
                 self.is_cut |= event.reason == "length"
             elif isinstance(event, CallClosed):
-                self._count(event)
+                self.called[event.call.name] += 1
+                self.notations.update(fix.notation for fix in event.fixes if fix.notation)
+                self._validate(event.call)
 
-    def _count(self, closed: CallClosed) -> None:
-        self.called[closed.call.name] += 1
-        for fix in closed.fixes:
-            if fix.notation:
-                self.notations[fix.notation] += 1
-        tool = None if self._tools is None else self._tools.resolve(closed.call.name)
+    def _validate(self, call: Call) -> None:
+        tool = None if self._tools is None else self._tools.resolve(call.name)
         if tool is None:
             return
         try:
-            values = read_json(closed.call.arguments)
+            values = read_json(call.arguments)
         except (ValueError, RecursionError):
             self._unreadable += 1
         else:
@@ -89,8 +85,8 @@ class Outcome:
     `request_audit` records the changes made by translating the request, `healed` those made by healing, `audit` all of
     them. `refusals`, `empty_calls`, `calls`, `swallowed`, `notations`, `invalid`, `cut`, `tokens` and `called` describe
     the last try; see `CallTally`. `error` is the text for the log line and `failure` the exception behind it. `gone`:
-    the client disconnected early. `again` is the reason for repeating an answered request. `later` are tasks to run
-    once the client has its answer. `first_event` is the time (s) from sending the request to the first stream event.
+    the client disconnected early. `again` is the reason for repeating an answered request. `first_event` is the time
+    (s) from sending the request to the first stream event.
     """
 
     tries: int = 0
@@ -108,7 +104,6 @@ class Outcome:
     gone: bool = False
     heartbeats: int = 0
     again: Why | None = None
-    later: list[Callable[[], None]] = field(default_factory=list)
     first_event: float | None = None
     notations: Mapping[str, int] = field(default_factory=dict)
     invalid: int = 0
@@ -119,16 +114,3 @@ class Outcome:
     def fail(self, error: ProxyError) -> None:
         """Record that the request failed. Secrets must already be masked in the error."""
         self.error, self.failure = error.logged, error
-
-    def leave(self) -> None:
-        """Record that the client disconnected before the end."""
-        self.error, self.gone = "client gone", True
-
-    def lose_client(self, error: ProxyError) -> None:
-        """Record that the client disconnected before its answer had begun."""
-        self.fail(error)
-        self.gone = True
-
-    def break_off(self, error: Exception) -> None:
-        """Record that the body could not be finished."""
-        self.error, self.failure = str(error), error

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from proxy.config.api_keys import Keys
-from proxy.config.rules import SAME_KEY, Model, Parse, Rules, Transport
+from proxy.config.rules import SAME_KEY, Model, Parse, Profile, Rules, Transport
 from proxy.config.settings import Settings, origin
-from proxy.dialects.chat.request import ChatRequest, conversation_key, is_true
+from proxy.dialects.chat.request import ChatRequest, is_true
 from proxy.engine.task import Task
 from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnreachable
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
-from proxy.json import JsonObject, as_list, as_object, as_text, dump_request, objects_in
+from proxy.healing.reasoning import SHOWN_BY_REPLY
+from proxy.json import JsonObject, as_list, as_object, dump_request, objects_in
 from proxy.limits import MAX_HELD, RETRY_TOKENS
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.policy import Policy
@@ -132,7 +133,8 @@ def _changed(body: JsonObject, plan: Plan, *, raw_text: bool, stream: bool) -> J
     """Apply the plan to the healed body."""
     if plan.guided and plan.server_kind == "llamacpp":
         # llama.cpp cannot force a tool by name, so offer only that tool and require a call.
-        tools = [tool for tool in objects_in(body.get("tools")) if _name_of(tool) == plan.guided]
+        offered = objects_in(body.get("tools"))
+        tools = [tool for tool in offered if as_object(tool.get("function")).get("name") == plan.guided]
         body |= {"tools": [*tools], "tool_choice": "required", "parallel_tool_calls": False}
     if raw_text:
         body["tool_choice"] = "none"
@@ -152,10 +154,6 @@ def _changed(body: JsonObject, plan: Plan, *, raw_text: bool, stream: bool) -> J
     if plan.max_tokens is not None:
         body |= {name: plan.max_tokens for name in _MAX_TOKENS if name in body}
     return body
-
-
-def _name_of(entry: JsonObject) -> str:
-    return as_text(as_object(entry.get("function")).get("name"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,24 +222,18 @@ def next_plan(request: ChatRequest, plan: Plan, ended: Ended, allowed: Retries, 
     `kind` returns the kind of the server. It may send a request to it.
     """
     if isinstance(ended.error, UpstreamError):
-        return _after_error(request, plan, ended.error, allowed, kind)
+        if allowed.auto and not plan.second:
+            again = _second_plan(request, replace(plan, second=True), ended.error, kind)
+            if again is not None:
+                return Next(again, parser_failed=again.parse != plan.parse)
+        return Next(_healed_plan(request, plan, ended.error))
     if ended.error is None and ended.why in allowed.again:
-        again = _after_reply(request, plan, ended, allowed, kind)
-        if again.plan is not None or again.parser_failed:
-            return again
+        following = _after_reply(request, plan, ended, allowed, kind)
+        if following.plan is not None or following.parser_failed:
+            return following
     # The server swallowed calls that the proxy then found, so its parser cannot find them.
     found = ended.calls > 0 and plan.again is Why.SWALLOWED
     return Next(parser_failed=found and plan.parse == "proxy" and allowed.parse != "proxy")
-
-
-def _after_error(
-    request: ChatRequest, plan: Plan, error: UpstreamError, allowed: Retries, kind: Callable[[], str]
-) -> Next:
-    if allowed.auto and not plan.second:
-        again = _second_plan(request, replace(plan, second=True), error, kind)
-        if again is not None:
-            return Next(again, parser_failed=again.parse != plan.parse)
-    return Next(_healed_plan(request, plan, error))
 
 
 def _second_plan(request: ChatRequest, again: Plan, error: UpstreamError, kind: Callable[[], str]) -> Plan | None:
@@ -343,13 +335,6 @@ def _by_the_other(request: ChatRequest, plan: Plan, allowed: Retries, kind: Call
     return again if proxy_parses(request, again) else plan
 
 
-def choose_server(model: str | None, rules: Rules, settings: Settings) -> str:
-    """Return the URL of the server for a model, given by its upstream name. None selects the main server."""
-    if model is None:
-        return settings.upstream
-    return server_of(rules.entry(model), settings)
-
-
 def server_of(entry: Model, settings: Settings) -> str:
     """Return the URL of the server for an entry of the rules."""
     return entry.url or settings.upstream
@@ -375,15 +360,18 @@ def _is_main(entry: Model, settings: Settings) -> bool:
     return not entry.url or origin(entry.url) == origin(settings.upstream)
 
 
-def conversation_of(body: JsonObject) -> str:
-    """Return the key of a client's conversation in any dialect: a hex digest.
+def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: bool) -> Thoughts | None:
+    """Return how to separate reasoning from the text of a reply, or None to leave it in the text.
 
-    The digest covers the client's model name, the first system message and the first user message. It is "" if there
-    is no such message.
+    `own` is the family's format, and `parse` is who parses. If the proxy parses and the family is unknown, only marks
+    in the reply show its reasoning. `blocks`: the dialect has blocks for reasoning, so marked reasoning is always
+    separated.
     """
-    model = body.get("model")
-    name = model if isinstance(model, str) else ""
-    return conversation_key(name, body).hex()
+    if profile.telling == "split":
+        return own
+    if profile.telling == "auto" and parse == "proxy":
+        return own if own.family else SHOWN_BY_REPLY
+    return Thoughts() if blocks else None
 
 
 def make_task(

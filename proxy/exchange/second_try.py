@@ -45,9 +45,8 @@ class ContentLevel(IntEnum):
     """The level of a reply's content. Only ANSWER counts as an answer."""
 
     NOTHING = 0
-    BLANK = 1
-    THOUGHT = 2
-    ANSWER = 3
+    THOUGHT = 1
+    ANSWER = 2
 
 
 class ReplyContent:
@@ -55,8 +54,6 @@ class ReplyContent:
 
     Reasoning that a server left in the text (`<think>…</think>`) counts as THOUGHT.
     """
-
-    __slots__ = ("_blanks", "_choice", "_finish", "_has_several", "_thoughts", "answered", "level", "open_thought")
 
     def __init__(self) -> None:
         # Created for the first text that needs it.
@@ -96,7 +93,10 @@ class ReplyContent:
         """
         if broken is not None:
             return Why.BROKEN if self.ended_by_itself() else None
-        if not self.ended_without_answer():
+        if self._thoughts is not None:
+            self.open_thought = self._thoughts.closer
+            self._read(self._thoughts.finish())
+        if self.answered or not self.ended_by_itself():
             return None
         if self.level is ContentLevel.THOUGHT:
             return None if in_thought or self.open_thought else Why.THOUGHT
@@ -107,20 +107,15 @@ class ReplyContent:
 
         The server's parser may have swallowed a call.
         """
-        return self.level <= ContentLevel.BLANK and tokens > self._blanks + 1
-
-    def ended_without_answer(self) -> bool:
-        """Return whether the reply ended by itself (see `ended_by_itself`) and has no answer."""
-        if self._thoughts is not None:
-            self.open_thought = self._thoughts.closer
-            self._read(self._thoughts.finish())
-        return not self.answered and self.ended_by_itself()
+        return self.level is ContentLevel.NOTHING and tokens > self._blanks + 1
 
     def ended_by_itself(self) -> bool:
         """Return whether the model ended the reply: one choice, finish reason `stop`, no stop sequence."""
-        if self._finish is None or self._has_several:
+        finish = self._finish
+        if finish is None or self._has_several or finish.reason != "stop":
             return False
-        return self._finish.reason == "stop" and not _was_stopped(self._finish)
+        entries = [] if finish.source is None else objects_in(finish.source.body.get("choices"))
+        return not any(isinstance(entry.get(name), str) for entry in entries for name in _MATCHED)
 
     def _observe(self, event: Event) -> None:
         match event:
@@ -143,7 +138,6 @@ class ReplyContent:
     def _text(self, text: str) -> None:
         if not text.strip():
             self._blanks += len(text)
-        self._raise(ContentLevel.BLANK)
         for at in range(0, len(text), _PIECE):
             piece = text[at : at + _PIECE]
             if self._thoughts is None and piece.strip() and holds_no_mark(piece):
@@ -163,14 +157,6 @@ class ReplyContent:
     def _raise(self, level: ContentLevel) -> None:
         self.level = max(self.level, level)
         self.answered = self.level is ContentLevel.ANSWER
-
-
-def _was_stopped(finish: Finished) -> bool:
-    """Return whether the server reports that a stop sequence of the client ended the reply."""
-    if finish.source is None:
-        return False
-    entries = objects_in(finish.source.body.get("choices"))
-    return any(isinstance(entry.get(name), str) for entry in entries for name in _MATCHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +221,14 @@ def summed(one: Mapping[str, Json], other: Mapping[str, Json]) -> JsonObject:
     """Return the sums of the token counts of two tries, including nested counts."""
     total: JsonObject = {**one, **other}
     for key in one.keys() & other.keys():
-        total[key] = _sum(one[key], other[key])
+        first, second = one[key], other[key]
+        if isinstance(first, dict) and isinstance(second, dict):
+            total[key] = summed(first, second)
+        elif isinstance(first, int | float) and isinstance(second, int | float):
+            total[key] = first + second
+        elif second is None:
+            total[key] = first
     return total
-
-
-def _sum(one: Json, other: Json) -> Json:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return summed(one, other)
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return one + other
-    return other if other is not None else one
 
 
 def guided_call(answer: JsonObject, engine: Engine, tool: str) -> Call:
@@ -271,20 +255,3 @@ def events_instead(broken: Text, call: Call, usage: JsonObject) -> tuple[Event, 
         Finished(choice, "tool_calls", None),
     )
     return (*events, Usage(usage)) if usage else events
-
-
-def answer_instead(answer: JsonObject, broken: Text, call: Call, usage: JsonObject) -> JsonObject:
-    """Return a whole answer with `call` in place of the broken call."""
-    [entry, *_] = objects_in(answer.get("choices"))
-    message = as_object(entry.get("message"))
-    content = message.get("content")
-    if isinstance(content, str) and broken.text in content:
-        content = content[: content.rindex(broken.text)].rstrip() or None
-    called: JsonObject = {"id": call.id, "type": "function"}
-    called["function"] = {"name": call.name, "arguments": call.arguments}
-    message = {**message, "content": content, "tool_calls": [called]}
-    message.pop("function_call", None)
-    changed: JsonObject = {**answer, "choices": [{**entry, "message": message, "finish_reason": "tool_calls"}]}
-    if usage:
-        changed["usage"] = usage
-    return changed

@@ -25,7 +25,8 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
         exchange.outcome.tries += 1
         exchange.outcome.plan = plan
         attempt = Attempt(exchange, plan, earlier)
-        told, failure = attempt, None
+        told = attempt
+        failure: ProxyError | None = None
         try:
             try:
                 for part in attempt.run():
@@ -34,8 +35,11 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
                     yield part
             except ClientGone:
                 raise
-            except Exception as error:  # the outermost boundary: only an error event can end a stream
+            except ProxyError as error:
                 failure = error
+            except Exception as error:  # the outermost boundary: only an error event can end a stream
+                log_crash(error)
+                failure = InternalError("the proxy failed while it read the reply; its log says why")
             again = yield from _next_try(exchange, plan, attempt, failure)
             if again is not None:
                 if failure is None:
@@ -51,14 +55,9 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
             if earlier is not None and not attempt.begun:
                 # Nothing from this try has been sent, so the earlier reply is the answer.
                 told = earlier
-                if not isinstance(failure, ProxyError):
-                    log_crash(failure)
                 yield earlier.end_after_all()
                 return
-            ending = _error_event(exchange, attempt, failure, said)
-            if ending is None:
-                raise failure
-            yield ending
+            yield _error_event(exchange, attempt, failure, said)
             return
         finally:
             told.note()
@@ -67,23 +66,21 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
 
 
 def _next_try(
-    exchange: Exchange, plan: Plan, attempt: Attempt, failure: Exception | None
+    exchange: Exchange, plan: Plan, attempt: Attempt, failure: ProxyError | None
 ) -> Generator[bytes, None, Plan | None]:
     """Return the plan of another try, or None. Yields to move to a thread if the decision may block."""
     if failure is None:
         why, broken = attempt.silence, attempt.broken
         ended = Ended(None, why, "" if broken is None else broken.broken, attempt.calls, attempt.withheld)
         may_block = why in exchange.retries.again
-    elif isinstance(failure, ProxyError):
+    else:
         ended = Ended(failure)
         may_block = isinstance(failure, UpstreamError)
-    else:
-        return None
     if may_block:
         yield from exchange.wait.on_a_thread()
-    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.upstream.kind)
+    following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.kind)
     if following.parser_failed:
-        exchange.upstream.remember_parser_failure()
+        exchange.learn_parser_failure()
     again = following.plan
     if again is None or (failure is not None and attempt.said is Said.CONTENT):
         return None
@@ -92,19 +89,14 @@ def _next_try(
     return again
 
 
-def _error_event(exchange: Exchange, attempt: Attempt, failure: Exception, said: Said) -> bytes | None:
-    """Return the end of a failed reply, or None if the error can become an HTTP status.
+def _error_event(exchange: Exchange, attempt: Attempt, failure: ProxyError, said: Said) -> bytes:
+    """Return the end of a failed reply, or raise the error if it can still become an HTTP status.
 
-    For None, the caller raises the error; the web layer masks its secrets and records the outcome.
+    The web layer then masks its secrets and records the outcome.
     """
-    if isinstance(failure, ProxyError):
-        attempt.let_go()
-        if said is Said.NOTHING and not (attempt.begun and exchange.request.stream):
-            return None
-        mask_error(failure, exchange.secrets)
-        exchange.outcome.fail(failure)
-        return attempt.fail(failure)
-    if said is Said.NOTHING:
-        return None
-    log_crash(failure)
-    return attempt.fail(InternalError("the proxy failed while it read the reply; its log says why"))
+    attempt.let_go()
+    if said is Said.NOTHING and not (attempt.begun and exchange.request.stream):
+        raise failure
+    mask_error(failure, exchange.secrets)
+    exchange.outcome.fail(failure)
+    return attempt.fail(failure)

@@ -26,15 +26,13 @@ class Listener(Protocol):
         """Observe the next events of the engine."""
 
 
-def unrepaired() -> Engine:
-    """Return an engine that repairs nothing, for dialects with a separate field for reasoning."""
-    return Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
-
-
-def _read(
-    answer: JsonObject, engine: Engine, count: Callable[[str], int], listeners: Iterable[Listener]
+def read_events(
+    answer: JsonObject, engine: Engine, listeners: Iterable[Listener], count: Callable[[str], int] = lambda _: 0
 ) -> tuple[JsonObject, tuple[Event, ...]]:
-    """Return a whole answer and its events. Its usage includes the tokens of reasoning separated from the text."""
+    """Return a whole answer and its events.
+
+    Its usage includes the tokens of reasoning separated from the text. `count` returns their number, or 0 if unknown.
+    """
     usage = as_object(answer.get("usage"))
     chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
     events = (*engine.feed(chunk), *engine.finish(done=True))
@@ -45,39 +43,26 @@ def _read(
     return ({**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else answer), events
 
 
-def count_nothing(thoughts: str) -> int:
-    """Return 0: the number of tokens is unknown."""
-    return 0
-
-
 def answer_as_answer(
-    body: bytes,
-    answer: JsonObject,
-    engine: Engine,
-    dialect: Dialect,
-    *listeners: Listener,
-    count: Callable[[str], int] = count_nothing,
+    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener
 ) -> bytes:
     """Return a whole answer in the client's dialect, and pass its events to `listeners`.
 
     Raises the error of a `Failed` event.
     """
-    counted, events = _read(answer, engine, count, listeners)
-    return dialect.complete_answer(body if counted is answer else dump_json(counted), counted, events)
+    return dialect.complete_answer(body, *read_events(answer, engine, listeners))
 
 
-def answer_as_stream(
-    answer: JsonObject,
-    engine: Engine,
-    writer: Writer,
-    *listeners: Listener,
-    count: Callable[[str], int] = count_nothing,
-) -> bytes:
+def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, *listeners: Listener) -> bytes:
     """Return a whole answer as a stream, and pass its events to `listeners`.
 
     Raises the error of a `Failed` event.
     """
-    answer, events = _read(answer, engine, count, listeners)
+    return as_stream(*read_events(answer, engine, listeners), writer)
+
+
+def as_stream(answer: JsonObject, events: Iterable[Event], writer: Writer) -> bytes:
+    """Return a whole answer with these events as a stream. Raises the error of a `Failed` event."""
     writer.observe_chunk(Chunk(answer, b"", streamed=False))
     for event in events:
         if isinstance(event, Failed):
@@ -88,16 +73,30 @@ def answer_as_stream(
     return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()
 
 
-def limit_answer(
-    request: ChatRequest, limit: int, repeat: tuple[str, int] = ("", 0), most: int = 0
-) -> JsonObject | None:
+def in_dialect(
+    body: bytes, answer: JsonObject, events: tuple[Event, ...], dialect: Dialect, *, stream: bool
+) -> bytes:
+    """Return a whole answer with these events for the client: as a stream, or as `body` if nothing differs."""
+    if stream:
+        return as_stream(answer, events, dialect.writer(expand=True))
+    return dialect.complete_answer(body, answer, events)
+
+
+def limit_answer(request: ChatRequest, limit: int, repeat: tuple[str, int], most: int) -> JsonObject | None:
     """Return the answer that ends a tool-call loop, or None if the conversation may continue.
 
     A loop has `limit` or more tool results, or a call that was repeated `most` or more times. `repeat` is the tool's
     name and the number of repetitions. A limit of 0 is off.
     """
-    text = _too_many(request, limit) or _too_often(repeat, most)
-    if not text:
+    (name, times), body = repeat, request.body
+    if limit and body.get("tools") and (results := count_tool_results(body.get("messages"))) >= limit:
+        text = (
+            f"Tool call safety limit reached ({results} tool results, the limit is {limit}). "
+            "Please start a new conversation, or raise max_tool_calls in the proxy."
+        )
+    elif most and times >= most:  # F92
+        text = f"The call of {name} was made {times} times with the same arguments and the same result."
+    else:
         return None
     return {
         "id": "chatcmpl-loop-abort",
@@ -111,28 +110,9 @@ def limit_answer(
     }
 
 
-def _too_many(request: ChatRequest, limit: int) -> str:
-    if not limit or not request.body.get("tools"):
-        return ""
-    count = count_tool_results(request.body.get("messages"))
-    if count < limit:
-        return ""
-    return (
-        f"Tool call safety limit reached ({count} tool results, the limit is {limit}). "
-        "Please start a new conversation, or raise max_tool_calls in the proxy."
-    )
-
-
-def _too_often(repeat: tuple[str, int], most: int) -> str:
-    """Return the message for a call that repeats too often, or "" (F92)."""
-    name, count = repeat
-    if not most or count < most:
-        return ""
-    return f"The call of {name} was made {count} times with the same arguments and the same result."
-
-
 def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:
     """Return the loop guard's answer in the client's dialect, streamed or whole."""
-    if stream:
-        return answer_as_stream(answer, unrepaired(), dialect.writer(expand=True))
-    return answer_as_answer(dump_json(answer), answer, unrepaired(), dialect)
+    # For dialects with a separate field for reasoning.
+    engine = Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
+    answer, events = read_events(answer, engine, ())
+    return in_dialect(dump_json(answer), answer, events, dialect, stream=stream)

@@ -101,20 +101,6 @@ class Reader(ReasoningReply):
         tokens = (self._raw_text or self._json_reply) and bool(self._tools)
         return not self._no_calls or bool(self._marks.separated) or tokens
 
-    def begins_nothing(self, text: str) -> bool:
-        """Return whether a whole reply is only prose."""
-        if not self._looks:
-            return True
-        start = end_of(BLANKS, text, 0)
-        marks = (
-            start == len(text)
-            or (not self._json_reply and self._start.match(text, start))
-            or text.startswith(STRIPPED, start)
-            or self._marks.openers.pattern.match(text, start)
-            or CUT_OPENERS.pattern.match(text, start)
-        )
-        return not marks and not may_begin(text)
-
     # -- the text ---------------------------------------------------------------------------------------------------
 
     def reasoning_is_separate(self) -> None:

@@ -14,7 +14,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
 from proxy.errors import Unavailable, UpstreamError
-from proxy.exchange.plan import choose_server, server_key, server_of
+from proxy.exchange.plan import server_key, server_of
 from proxy.healing.families import Family, Shown, family_of
 from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
 from proxy.server.audit_log import AuditFile
@@ -161,7 +161,7 @@ class Snapshot:
             card
             for url, server in other.items()
             for card in self._cards[server.target.url].value
-            if choose_server(card.id, self.rules, self.settings) == url
+            if server_of(self.rules.entry(card.id), self.settings) == url
         )
 
     def _ask(self, entries: Iterable[Model], main: str) -> None:

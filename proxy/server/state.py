@@ -368,5 +368,4 @@ def tidy_captures(worker: WorkerState) -> None:
     """Remove captures that are too old. Otherwise only writing a new capture removes old ones."""
     settings = worker.snapshot.settings
     if settings.capture:
-        count = worker.metrics.add
-        CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)).tidy()
+        CaptureFolder(settings.capture, worker.metrics.add).tidy()

@@ -6,7 +6,6 @@ The view reads the body in its dialect, because that may require a request to th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
@@ -15,10 +14,9 @@ from flask import Request
 from gunicorn.http.errors import ParseException
 from werkzeug.routing import RequestRedirect
 
-from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.errors import ENDING, BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
-from proxy.json import Json, JsonObject, as_text, finite, is_deep, load_json
+from proxy.json import JsonObject, as_text, finite, is_deep, load_json
 from proxy.limits import MAX_DEPTH
 from proxy.server.logging_setup import keep_secrets
 from proxy.server.state import WorkerState
@@ -32,8 +30,7 @@ from proxy.web.routes import Access, Route
 TURN = "tool_proxy.turn"
 # `Retry-After` in seconds for a client with too many running requests. The end of a request cannot be predicted.
 _WAIT = 2
-# Matches strings whole, so that brackets in them are skipped. Used only for bodies that are rejected anyway.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]|NaN|-?Infinity', re.DOTALL)
+_TOO_DEEP = f"the body is nested more than {MAX_DEPTH} levels deep (max_depth)"
 
 
 class UnsupportedEncoding(BadRequest):
@@ -128,7 +125,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
         if wait:
             words = f"the key {key.name} may send {key.requests_per_minute} requests per minute (requests_per_minute)"
             raise TooMany(words, "rate", wait)
-    if route.takes_thread:
+    if route.dialect != "own":  # it waits for the model server, so it must not use the last threads
         ctx.take_thread()
     if client is not None and client not in ctx.snapshot.rules.clients:
         known_names = ", ".join(ctx.snapshot.rules.clients) or "none"
@@ -138,23 +135,15 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
         ctx.body = read_body(environ, settings.max_body)
     if key is None:
         return
-    check_named_model(key, route, ctx.body)
+    if key.restricted and route.names_model:
+        named = named_model(ctx.body)
+        if route.dialect == "passed":
+            key.check_model(named)  # a dialect's view checks the upstream name
     if key.streams and route.keeps_model_busy:
         if not shared.acquire_slot(f"key {key.name}", key.streams):
             words = f"the key {key.name} already has {key.streams} concurrent requests (streams)"
             raise TooMany(words, "streams", _WAIT)
         ctx.held.append(partial(shared.release_slot, f"key {key.name}"))
-
-
-def check_named_model(key: ClientKey, route: Route, body: bytes) -> None:
-    """Check the model in a body that is sent upstream unchanged. In dialects, the view checks the upstream name.
-
-    Raises Forbidden, or BadRequest if the model is ambiguous.
-    """
-    if key.restricted and route.names_model:
-        named = named_model(body)
-        if route.dialect == "passed":
-            key.check_model(named)
 
 
 def named_model(body: bytes) -> str:
@@ -163,10 +152,10 @@ def named_model(body: bytes) -> str:
     A key may be restricted to some models, so the server must not find another model in the forwarded body.
     """
     try:
-        pairs = json.loads(body, object_pairs_hook=_Pairs)
+        pairs = json.loads(body, object_pairs_hook=tuple)  # with duplicate keys
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(pairs, _Pairs):
+    if not isinstance(pairs, tuple):
         return ""
     named = [(name, value) for name, value in pairs if name.casefold() == "model"]
     if not named:
@@ -175,10 +164,6 @@ def named_model(body: bytes) -> str:
     if len(named) > 1 or name != "model":
         raise BadRequest("the body must name its model once, as model: this key may not use every model")
     return as_text(model)
-
-
-class _Pairs(list[tuple[str, Json]]):
-    """The keys and values of a JSON object, duplicates included."""
 
 
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
@@ -215,7 +200,7 @@ def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
 
 
 def parse_body(raw: bytes) -> JsonObject:
-    """Return the JSON object of a body. Raises BadRequest with the place of an error or of too deep nesting."""
+    """Return the JSON object of a body. Raises BadRequest with the place of a syntax error."""
     try:
         body = load_json(raw)
     except ValueError:
@@ -224,7 +209,7 @@ def parse_body(raw: bytes) -> JsonObject:
         raise BadRequest("the body must be a JSON object, at character 0")
     # Most bodies have fewer brackets than the limit, so their depth need not be measured.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body, MAX_DEPTH):
-        raise _too_deep(raw)
+        raise BadRequest(_TOO_DEEP)
     return body
 
 
@@ -238,11 +223,9 @@ def _not_json(raw: bytes) -> BadRequest:
     except UnicodeDecodeError as error:
         return BadRequest(f"the body is not valid UTF-8: byte {error.start} cannot be decoded")
     except RecursionError:
-        return _too_deep(raw)
+        return BadRequest(_TOO_DEEP)
     except ValueError as error:
-        constants = (token.start() for token in _TOKEN.finditer(raw) if token.group()[:1] in b"NI-")
-        place = next((f", at byte {start}" for start in constants), "")
-        return BadRequest(f"the body is not valid JSON: {error}{place}")
+        return BadRequest(f"the body is not valid JSON: {error}")
     return BadRequest("the body is not valid JSON")
 
 
@@ -252,13 +235,3 @@ def _refuse(word: str) -> NoReturn:
 
 # Built once: `json.loads` would build one per body.
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)
-
-
-def _too_deep(raw: bytes) -> BadRequest:
-    words = f"the body is nested more than {MAX_DEPTH} levels deep (max_depth)"
-    depth = 0
-    for token in _TOKEN.finditer(raw):
-        depth += {b"{": 1, b"[": 1, b"}": -1, b"]": -1}.get(token.group(), 0)
-        if depth > MAX_DEPTH:
-            return BadRequest(f"{words}, at byte {token.start()}")
-    return BadRequest(words)

@@ -7,7 +7,6 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -18,8 +17,7 @@ from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
 from proxy.exchange.attempt import Exchange
-from proxy.exchange.capture import Capture, CaptureFolder
-from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again
+from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again, thoughts_in_text
 from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
@@ -28,16 +26,13 @@ from proxy.json import JsonObject, as_list, as_object, dump_request, load_upstre
 from proxy.limits import REPLY_SECONDS
 from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
-from proxy.server.snapshot import Snapshot
-from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
-from proxy.upstream.api import CHAT_COMPLETIONS, TOKENIZE
+from proxy.upstream.api import TOKENIZE
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.responses import decoded, read_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_activity, note_sent
-from proxy.web.thinking import thoughts_in_text
 
 log = logging.getLogger("proxy")
 
@@ -100,12 +95,15 @@ def _ending(ctx: RequestContext, prepared: PreparedRequest, plan: HealPlan) -> J
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
     snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
-    server = _ServerOfRequest(snapshot, prepared, ctx.worker)
     parse = profile.parse
+
+    def server_kind() -> str:
+        return profile.server_kind or snapshot.server_kind(prepared.headers, prepared.server)
+
     if parse == "auto":  # docs/configuration.md: who parses
         parse = "proxy" if snapshot.parses(chat.model) else "server"
     # The way to disable a server's parser depends on its kind. Without tools there are no calls to parse.
-    kind = server.kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
+    kind = server_kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
     ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
     timeouts = Timeouts(
         idle=settings.idle_timeout,
@@ -113,19 +111,11 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         until_complete=not chat.stream or profile.transport == "whole",
         total=REPLY_SECONDS,
     )
-    capture, count = None, ctx.worker.metrics.add
-    if settings.capture:
-        capture = Capture(
-            folder=CaptureFolder(settings.capture, lambda what, number: count("captures", number, what)),
-            id=ctx.id,
-            secrets=ctx.secrets,
-            client=ctx.client,
-            ordered=not prepared.dialect.verbatim,
-            thoughts=prepared.thoughts,
-        )
     return Exchange(
-        upstream=server,
-        path=CHAT_COMPLETIONS,
+        server=prepared.server,
+        kind=server_kind,
+        learn_parser_failure=partial(snapshot.remember, chat.model),
+        learn_healings=partial(_learn_healings, ctx, chat.model),
         headers=prepared.headers,
         request=chat,
         plan=Plan(parse, profile.transport, kind, heal=heal_plan),
@@ -133,7 +123,6 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         engine=partial(_engine, ctx, prepared, parse, hold_broken=Why.BROKEN in ask_again),
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
-        capture=capture,
         recording=ctx.recording,
         count=partial(tokens_of, model=chat.model, server=prepared.server, headers=prepared.headers),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
@@ -142,31 +131,12 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerOfRequest:
-    """The model server of one request (implements `exchange.attempt.Upstream`)."""
-
-    snapshot: Snapshot
-    prepared: PreparedRequest
-    worker: WorkerState
-
-    @property
-    def server(self) -> ModelServer:
-        return self.prepared.server
-
-    def kind(self) -> str:
-        configured_kind = self.prepared.profile.server_kind
-        return configured_kind or self.snapshot.server_kind(self.prepared.headers, self.server)
-
-    def remember_parser_failure(self) -> None:
-        self.snapshot.remember(self.prepared.chat.model)
-
-    def remember_healings(self, ids: tuple[str, ...]) -> None:
-        model = self.prepared.chat.model
-        if self.worker.learn(model, ids):
-            entry = entry_with(self.snapshot.rules.entry(model), model, sorted(self.worker.lessons_of(model)))
-            words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
-            log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
+def _learn_healings(ctx: RequestContext, model: str, ids: tuple[str, ...]) -> None:
+    """Remember that requests for a model need these healings, and log how to keep them."""
+    if ctx.worker.learn(model, ids):
+        entry = entry_with(ctx.snapshot.rules.entry(model), model, sorted(ctx.worker.lessons_of(model)))
+        words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
+        log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
 
 
 def _engine(
@@ -205,11 +175,11 @@ def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
             yield part
             keep_secrets(ctx.secrets)  # the pump's thread works on many requests
     except (ClientGone, GeneratorExit) as error:
-        ctx.outcome.leave()
+        ctx.outcome.error, ctx.outcome.gone = "client gone", True
         if isinstance(error, GeneratorExit):
             raise
     except Exception as error:
-        ctx.outcome.break_off(error)
+        ctx.outcome.error, ctx.outcome.failure = str(error), error
         if not isinstance(error, ProxyError):
             log.exception("a reply could not be finished")
         if isinstance(ctx.socket, socket.socket):

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
 
 from flask import Flask, Request, Response
 from werkzeug.exceptions import HTTPException
@@ -33,23 +32,21 @@ from proxy.web import admission, routes, views
 from proxy.web.access import authenticate, check_web_page, cors
 from proxy.web.answer import reply
 from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
-from proxy.web.headers import add_id, credential, error_headers
+from proxy.web.headers import add_id, credential
 from proxy.web.passed import passed
 from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
-from proxy.web.record import end_activity, log_request, measure
+from proxy.web.record import end_activity, keep_captures, log_request, measure
 
 log = logging.getLogger("proxy")
 
 View = Callable[..., Response]
+# Statuses for which a retry is useless. SDKs learn that from a header.
+_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422, 508))
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
 
 
 class _App(Flask):
-    """Flask with faster per-request steps: views are synchronous, and routing ignores the host."""
-
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function unchanged, because all views are synchronous."""
-        return func
+    """Flask whose routing ignores the host."""
 
     def create_url_adapter(self, request: Request | None) -> MapAdapter | None:
         """Return the URL adapter of a request. Routes depend only on the path, not on `Host`."""
@@ -181,8 +178,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
         log_request(ctx, status)
         measure(ctx, status)
         end_activity(ctx, status)
-        for step in ctx.outcome.later:
-            step()
+        keep_captures(ctx)
     finally:
         ctx.give_back()
     ctx.outcome.failure = None  # its traceback keeps the request's frames alive
@@ -194,10 +190,10 @@ def _proxy_error(error: ProxyError) -> Response:
     mask_error(error, ctx.secrets)
     # A stream stores its error; the error's traceback would keep the stream alive.
     error.with_traceback(None)
-    if isinstance(error, ClientGone):
-        ctx.outcome.lose_client(error)
-        return Response(status=error.status)
     ctx.outcome.fail(error)
+    if isinstance(error, ClientGone):
+        ctx.outcome.gone = True
+        return Response(status=error.status)
     if isinstance(error, Denied):
         ctx.denied = error.reason
     if ctx.in_messages:
@@ -206,8 +202,11 @@ def _proxy_error(error: ProxyError) -> Response:
         response = json_response(responses.error_body(error), responses.error_status(error))
     else:
         response = json_response(chat.error_body(error), error.status)
-    for name, value in (*error_headers(response.status_code, error.retry_after), *error.headers):
-        response.headers[name] = value
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = error.retry_after
+    if response.status_code in _PERMANENT:
+        response.headers["X-Should-Retry"] = "false"
+    response.headers.update(error.headers)
     return response
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +29,6 @@ from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
 
-_UNKNOWN = Thoughts(unknown=True)
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
@@ -44,8 +43,8 @@ class PreparedRequest:
     dialect: Dialect
     server: ModelServer
     headers: Mapping[str, str]
-    thoughts: Thoughts = _UNKNOWN
-    family: Family | None = None
+    thoughts: Thoughts
+    family: Family | None
 
 
 @dataclass(slots=True)
@@ -55,14 +54,13 @@ class RequestContext:
     - `socket`: the client's socket under gunicorn; None for a test client, where only the upstream is watched.
     - `turn`: the turn to compute, released while the request waits; or None.
     - `held`: functions that release the request's resources (`give_back`).
-    - `holds_thread`: the request counts as one that may use a thread for long.
     - `in_messages`: the answer or error is in the Messages dialect.
     - `route`: None until it is found. `prepared`: None unless the request asks a model through a dialect.
     - `key`: the accepted client key. `denied`: the reason of a rejection. `upstream_key`: the key to send upstream.
     - `secrets`: values that no log may show.
     - `seed`: the seed for call ids.
     - `cors`: headers for the web page that sent the request.
-    - `sent` and `events`: the bytes and events sent. `recording`: the bodies, if the live page may show them.
+    - `sent`: the number of bytes sent. `recording`: the bodies, if they are captured or the live page may show them.
     """
 
     id: str
@@ -86,11 +84,9 @@ class RequestContext:
     began: float = field(default_factory=time.monotonic)
     first_byte: float = 0.0
     sent: int = 0
-    events: int = 0
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
     held: list[Callable[[], object]] = field(default_factory=list)
-    holds_thread: bool = False
 
     @property
     def dialect(self) -> str:
@@ -120,13 +116,12 @@ class RequestContext:
     def take_thread(self) -> None:
         """Count the request as one that may use a thread for long. Raises Unavailable if there are too many."""
         self.worker.take_thread()
-        self.holds_thread = True
-        self.held.append(self.return_thread)
+        self.held.append(self.worker.return_thread)
 
     def return_thread(self) -> None:
         """Stop counting the request as one that uses a thread."""
-        if self.holds_thread:
-            self.holds_thread = False
+        with contextlib.suppress(ValueError):
+            self.held.remove(self.worker.return_thread)
             self.worker.return_thread()
 
     def take_stream(self) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from itertools import count
@@ -18,7 +19,7 @@ from werkzeug.datastructures import Headers
 
 from proxy import __version__
 from proxy.secrets import masked_text
-from proxy.upstream.api import REQUEST, REQUEST_PREFIX, SECRET_WORDS
+from proxy.upstream.api import CONVERSATION, REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
 # Tell reverse proxies not to buffer a stream.
@@ -33,35 +34,26 @@ _BETWEEN = re.compile('[ ,;="]+')
 _LONG = 16
 # The maximum number of secrets of one request.
 MAX_SECRETS = 16
-# Statuses for which a retry is useless. SDKs learn that from a header.
-_PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422, 508))
 
 
 def upstream_headers(
-    environ: Mapping[str, Any],
-    content_type: str,
-    request_id: str,
-    upstream_key: str,
-    own: Mapping[str, str] | None = None,
+    environ: Mapping[str, Any], content_type: str, request_id: str, upstream_key: str, conversation: str = ""
 ) -> dict[str, str]:
-    """Return the headers to send upstream: allowed headers of the client, then the proxy's `own`, which win.
+    """Return the headers to send upstream: allowed headers of the client and the proxy's own.
 
-    The key is always sent as `Bearer`, the only form that vLLM accepts.
+    The key is always sent as `Bearer`, the only form that vLLM accepts. `conversation` is the key of the conversation.
     """
     headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": request_id}
     if content_type:
         headers["Content-Type"] = content_type
-    ours = {} if own is None else own
-    reserved = {name.lower() for name in ours}
     for key, value in environ.items():
         # A slice is faster than `startswith`, and this loop runs for every name in the environment.
         if key in REQUEST or key[: len(REQUEST_PREFIX)] == REQUEST_PREFIX:
-            name = _field_name(key)
-            if name.lower() not in reserved:
-                headers[name] = str(value)
+            headers[_field_name(key)] = str(value)
     if upstream_key:
         headers["Authorization"] = f"Bearer {upstream_key}"
-    headers.update({name: value for name, value in ours.items() if value})
+    if conversation:
+        headers[CONVERSATION] = conversation
     return headers
 
 
@@ -119,14 +111,6 @@ def request_id(environ: Mapping[str, Any], request_secrets: tuple[str, ...]) -> 
     return client_id if usable else fresh_id(16)
 
 
-def error_headers(status: int, retry_after: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the headers that tell a client whether and when to retry."""
-    if retry_after is not None:
-        yield "Retry-After", retry_after
-    if status in _PERMANENT:
-        yield "X-Should-Retry", "false"
-
-
 def add_id(headers: Headers, id_: str, *, in_messages: bool) -> None:
     """Add the request id unless the response has the model server's. In Messages, also add it as `Request-Id`."""
     # `setdefault` raises and catches an error for a missing name.
@@ -137,33 +121,18 @@ def add_id(headers: Headers, id_: str, *, in_messages: bool) -> None:
         headers["Request-Id"] = answered[0] if answered else id_
 
 
-class _FreshBytes:
-    """A source of unique bytes: keyed hashes of a counter.
-
-    Reading random bytes for each id would be a system call, which may lose the interpreter's lock to another thread.
-    """
-
-    def __init__(self) -> None:
-        self._count = count()
-        self.renew()
-
-    def renew(self) -> None:
-        """Replace the key. A forked process must not share it with its parent."""
-        self._key = os.urandom(32)
-
-    def next(self, size: int) -> bytes:
-        """Return `size` bytes, at most 64."""
-        # `next` is atomic, so no two threads get the same number.
-        return blake2b(b"%d" % next(self._count), digest_size=size, key=self._key).digest()
-
-
-_FRESH = _FreshBytes()
-os.register_at_fork(after_in_child=_FRESH.renew)
+_KEY, _COUNT = os.urandom(32), count()
 
 
 def fresh_bytes(size: int) -> bytes:
-    """Return `size` bytes, at most 64, that are unique and cannot be guessed."""
-    return _FRESH.next(size)
+    """Return `size` bytes, at most 64, that are unique and cannot be guessed: a keyed hash of a counter.
+
+    Reading random bytes for each id may lose the interpreter's lock to another thread. Forked processes share the key
+    and the counter, but not the process id, or not at the same time.
+    """
+    # `next` is atomic, so no two threads get the same number.
+    data = b"%d %d %d" % (next(_COUNT), os.getpid(), time.time_ns())
+    return blake2b(data, digest_size=size, key=_KEY).digest()
 
 
 def fresh_id(size: int) -> str:

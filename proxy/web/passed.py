@@ -7,18 +7,16 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
 
 from flask import Response
 
+from proxy.dialects.chat.request import conversation_key
 from proxy.errors import BadRequest, LimitExceeded
-from proxy.exchange.plan import conversation_of
-from proxy.json import Json, JsonObject, as_list, as_text, dump_request, load_json
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_request, load_json
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
 from proxy.upstream.answer_wait import Timeouts
-from proxy.upstream.api import COMPLETIONS, CONVERSATION, TOKENIZE
+from proxy.upstream.api import COMPLETIONS, TOKENIZE
 from proxy.upstream.client import UpstreamCall
 from proxy.upstream.responses import KNOWN, PassthroughResponse, decoded, error_of_response, pass_through
 from proxy.web.answer import sent
@@ -34,10 +32,19 @@ def passed(path: str, model: str | None = None) -> Response:
     request = current_request()
     ctx, query = request.context, request.query_string.decode("latin-1")
     wait = ctx.wait(Timeouts(ctx.snapshot.settings.idle_timeout, total=REPLY_SECONDS))
-    body = PassedBody(ctx, path)
-    model = model or body.model()
-    headers = body.headers(request.environ, model)
-    data = body.upward(headers) if ctx.body or ctx.method not in ("GET", "HEAD") else None
+    rules, content_type = ctx.snapshot.rules, request.environ.get("CONTENT_TYPE", "")
+    routed = bool(rules.urls or rules.key_sources)
+    fields = _fields(ctx, path, routed=routed)
+    if model is None and routed:
+        named = fields.get("model")
+        model = named if isinstance(named, str) else None
+    conversation = _conversation(path, fields)
+    headers = upstream_headers(request.environ, content_type, ctx.id, ctx.server_key(model), conversation)
+    data: bytes | None = ctx.body
+    if path == TOKENIZE and "messages" in fields:
+        data = _healed(ctx, fields, headers)
+    elif not data and ctx.method in ("GET", "HEAD"):
+        data = None
     method = "GET" if ctx.method == "HEAD" else ctx.method
     if not _QUERY.fullmatch(query):
         raise BadRequest("the query of the URL contains invalid characters")
@@ -78,59 +85,37 @@ def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughRe
     return replace(answer, headers=headers, length=len(body), parts=iter((masked(bytes(body), ctx.secrets),)))
 
 
-class PassedBody:
-    """The body of a request to `path`. It may be large, so it is parsed at most once and only if a field matters."""
+def _fields(ctx: RequestContext, path: str, *, routed: bool) -> JsonObject:
+    """Return the fields of a body, or {} if none matters: it may be large, so it is then not parsed.
 
-    def __init__(self, ctx: RequestContext, path: str) -> None:
-        self._ctx, self._path, self._data = ctx, path, ctx.body
-
-    @cached_property
-    def _fields(self) -> JsonObject:
-        """The fields of the body; empty if it is not an object."""
-        body: Json = None
+    `routed`: its model decides about the server or the key.
+    """
+    if routed or path in (COMPLETIONS, TOKENIZE) or b'"messages"' in ctx.body:
         with contextlib.suppress(ValueError):
-            body = load_json(self._data)
-        return body if isinstance(body, dict) else {}
+            return as_object(load_json(ctx.body))
+    return {}
 
-    @cached_property
-    def _has_messages(self) -> bool:
-        """True if the body has `messages`. It is not parsed if the word does not occur, except for `/tokenize`."""
-        return (self._path == TOKENIZE or b'"messages"' in self._data) and "messages" in self._fields
 
-    def model(self) -> str | None:
-        """Return the model that the body names, or None if the model does not affect the server or the key."""
-        rules = self._ctx.snapshot.rules
-        if not self._data or not (rules.urls or rules.key_sources):
-            return None
-        model = self._fields.get("model")
-        return model if isinstance(model, str) else None
+def _conversation(path: str, fields: JsonObject) -> str:
+    """Return the conversation key of a body, or "": embeddings, tokens and empty bodies have no conversation."""
+    if "messages" in fields:
+        return conversation_key(fields)
+    if path != COMPLETIONS:
+        return ""
+    # Unlike messages, prompts do not continue each other: only equal prompts are the same conversation.
+    prompt = fields.get("prompt")
+    texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
+    said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
+    return conversation_key({"model": fields.get("model"), "messages": said})
 
-    def headers(self, environ: Mapping[str, Any], model: str | None) -> dict[str, str]:
-        """Return the headers to send upstream, with the API key for the server of `model` and the conversation key.
 
-        Embeddings, tokens and empty bodies have no conversation.
-        """
-        ctx, conversation = self._ctx, ""
-        if self._has_messages:
-            conversation = conversation_of(self._fields)
-        elif self._path == COMPLETIONS and self._data:
-            # Unlike messages, prompts do not continue each other: only equal prompts are the same conversation.
-            prompt = self._fields.get("prompt")
-            texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
-            said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
-            conversation = conversation_of({"model": self._fields.get("model"), "messages": said})
-        content_type = environ.get("CONTENT_TYPE", "")
-        return upstream_headers(environ, content_type, ctx.id, ctx.server_key(model), {CONVERSATION: conversation})
+def _healed(ctx: RequestContext, fields: JsonObject, headers: Mapping[str, str]) -> bytes:
+    """Return the body of a request to count the tokens of a conversation, healed as for a completion.
 
-    def upward(self, headers: Mapping[str, str]) -> bytes:
-        """Return the bytes to send upstream: the client's body, or a healed conversation for `/tokenize`.
-
-        `headers` are those of the request. They are also used to ask the server for its models.
-        """
-        if self._path != TOKENIZE or not self._has_messages:
-            return self._data
-        ctx, model = self._ctx, as_text(self._fields.get("model"))
-        profile = ctx.snapshot.rules.profile(model, ctx.client)
-        family = ctx.snapshot.family(model, profile, headers, model_server(ctx, model))
-        healed = healed_conversation(ctx, self._fields, family)
-        return dump_request(healed.body) if healed.changed else self._data
+    `headers` are those of the request. They are also used to ask the server for its models.
+    """
+    model = as_text(fields.get("model"))
+    profile = ctx.snapshot.rules.profile(model, ctx.client)
+    family = ctx.snapshot.family(model, profile, headers, model_server(ctx, model))
+    healed = healed_conversation(ctx, fields, family)
+    return dump_request(healed.body) if healed.changed else ctx.body

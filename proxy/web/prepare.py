@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from proxy.config.rules import Profile
+from proxy.config.rules import Profile, Rules
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
-from proxy.dialects.chat.request import ChatRequest, read_chat
+from proxy.dialects.chat.request import ChatRequest, conversation_key, read_chat
 from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages.request import translate
 from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
@@ -20,24 +20,22 @@ from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import Resumed, resume
 from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
 from proxy.dialects.responses.writer import ResponsesDialect, echo
-from proxy.dialects.translation import ModelOptions
+from proxy.dialects.translation import OWN_WORDS, ModelOptions
 from proxy.errors import BadRequest
-from proxy.exchange.plan import choose_server, conversation_of
+from proxy.exchange.plan import server_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
-from proxy.healing.reasoning import ThinkingRequest, field_back
+from proxy.healing.reasoning import ThinkingRequest, effort_words, field_back, think
 from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.record import Repair
 from proxy.server.shared_file import ResponseStore
-from proxy.upstream.api import CONVERSATION
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
 from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
-from proxy.web.thinking import switch_of, with_thinking
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,8 @@ class TargetModel:
 
     def thinking(self, ctx: RequestContext, body: JsonObject) -> ThinkingRequest:
         """Return a translated body with the reasoning settings in the form of the model's family."""
-        return with_thinking(body, ctx.snapshot.rules, self.profile, self.family, requested=self.requested)
+        suffix = ctx.snapshot.rules.thinking_suffix(self.requested)
+        return think(body, self.family, self.profile.thinking, suffix)
 
     def chat(
         self, ctx: RequestContext, body: JsonObject, dropped: tuple[Repair, ...], *, json_reply: bool
@@ -98,7 +97,7 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
         calls_as_text=profile.calls == "text",
     )
     family = ctx.snapshot.family(chat.model, profile, headers, server)
-    rewritten = with_thinking(chat.body, rules, profile, family, requested=as_text(model))
+    rewritten = think(chat.body, family, profile.thinking, rules.thinking_suffix(as_text(model)))
     ctx.outcome.request_audit = rewritten.audit
     if rewritten.body is not chat.body:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
@@ -198,7 +197,8 @@ def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     """Return the server of a model, given by its upstream name. None selects the main server."""
-    return ctx.snapshot.servers[choose_server(model, ctx.snapshot.rules, ctx.snapshot.settings)]
+    rules, settings = ctx.snapshot.rules, ctx.snapshot.settings
+    return ctx.snapshot.servers[settings.upstream if model is None else server_of(rules.entry(model), settings)]
 
 
 def conversation_headers(
@@ -208,5 +208,24 @@ def conversation_headers(
 
     They include the server's key and the header by which a load balancer keeps the conversation at one server.
     """
-    own = {CONVERSATION: conversation_of(body)}
-    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), own)
+    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), conversation_key(body))
+
+
+def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
+    """Return the switch that carries the thinking settings of a translated request to the model.
+
+    The rules name it; the default is the family's switch. A family with words for the effort needs OWN_WORDS instead.
+    """
+    named = rules.entry(model).thinking
+    if family is None or named == "none":
+        return profile.thinking
+    if family.efforts is not None and not (family.efforts.top and named):
+        return OWN_WORDS
+    if named is not None or family.switch is None:
+        return profile.thinking
+    return "enable_thinking"
+
+
+def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
+    """Return the words that set the model's effort; empty if it cannot be set, or a rule forbids it."""
+    return () if rules.entry(model).thinking == "none" else effort_words(family)

@@ -14,9 +14,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from proxy.dialects.chat.request import ChatRequest
-from proxy.exchange.capture import Answer, capture_bytes, request_facts
-from proxy.exchange.recording import MAX_KEPT, Recording
+from proxy.exchange.capture import CaptureFolder, capture_bytes, request_facts
+from proxy.exchange.recording import MAX_KEPT, Recording, TryRecording
 from proxy.json import Json, JsonObject
+from proxy.limits import MAX_CAPTURE
 from proxy.repair.record import Repair
 from proxy.secrets import MIN_SECRET, masked, masked_start, masked_text
 from proxy.server.audit_log import lines, total
@@ -163,19 +164,18 @@ def _gone(ctx: RequestContext) -> str:
 
 
 def begin_activity(ctx: RequestContext) -> None:
-    """Show a request to a model on the live page from now on."""
-    activity, settings = ctx.worker.activity, ctx.snapshot.settings
-    if activity is None or settings.no_ui:
-        return
-    if settings.audit_values:
-        ctx.recording = Recording(ctx.body)
-    ctx.held.append(activity.begin(partial(live_row, ctx)))
+    """Show a request to a model on the live page from now on, and record its bodies if they are captured or shown."""
+    settings = ctx.snapshot.settings
+    activity = None if settings.no_ui else ctx.worker.activity
+    if settings.capture or (activity is not None and settings.audit_values):
+        ctx.recording = Recording(MAX_CAPTURE if settings.capture else None)
+    if activity is not None:
+        ctx.held.append(activity.begin(partial(live_row, ctx)))
 
 
 def note_sent(ctx: RequestContext, part: bytes) -> None:
     """Count a part of the answer that is sent to the client."""
     ctx.sent += len(part)
-    ctx.events += part.count(b"\n\n")
     if ctx.recording is not None:
         ctx.recording.sent.add(part)
 
@@ -188,7 +188,6 @@ def live_row(ctx: RequestContext) -> JsonObject:
         **_about(ctx),
         "phase": "answering" if ctx.sent else waiting,
         "seconds": round(now - ctx.began, 1),
-        "events": ctx.events,
     }
 
 
@@ -233,8 +232,9 @@ def end_activity(ctx: RequestContext, status: int) -> None:
 
 def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
     """Return the record of a request that ended at this time (`time.monotonic`)."""
-    outcome, result = ctx.outcome, _result(ctx, status)
-    about = _about(ctx)
+    outcome, result, about = ctx.outcome, _result(ctx, status), _about(ctx)
+    # Without `audit_values`, a recording is only for captures.
+    recording = ctx.recording if ctx.snapshot.settings.audit_values else None
     summary: JsonObject = {
         **about,
         "at": round(time.time() - (time.monotonic() - ended), 3),
@@ -242,7 +242,6 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "seconds": round(ended - ctx.began, 3),
         "first_byte": round(ctx.first_byte - ctx.began, 3) if ctx.first_byte else None,
         "bytes": ctx.sent,
-        "events": ctx.events,
         "tokens": {**outcome.tokens},
         "tokens_per_second": _speed(ctx, ended),
         "result": result,
@@ -250,17 +249,13 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "tools": {_clean(ctx, name): count for name, count in [*outcome.called.items()][:MAX_TOOLS]},
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
-        "gone": outcome.gone,
         "error": _clean(ctx, outcome.error),
-        "upstream": upstream_kind(outcome.failure),
         "repairs": [_repair(ctx, repair) for repair in outcome.audit[:MAX_REPAIRS]],
-        "more_repairs": max(0, len(outcome.audit) - MAX_REPAIRS),
         "refusals": dict(outcome.refusals),
-        "swallowed": outcome.swallowed,
-        "values": ctx.recording is not None,
+        "values": recording is not None,
     }
     tokens = {"tokens_in": outcome.tokens.get("prompt", 0), "tokens_out": outcome.tokens.get("completion", 0)}
-    parts = {} if ctx.recording is None else dict(_parts(ctx, ctx.recording))
+    parts = {} if recording is None else dict(_parts(ctx, recording))
     return Record(summary, parts, str(about["model"]), {"requests": 1, "calls": outcome.calls, result: 1, **tokens})
 
 
@@ -274,7 +269,6 @@ def _about(ctx: RequestContext) -> JsonObject:
         "dialect": ctx.dialect,
         "path": "" if ctx.route is None else ctx.route.path,
         "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
-        "stream": prepared is not None and prepared.chat.stream,
         "server": "" if prepared is None else prepared.server.target.url,
     }
 
@@ -288,7 +282,7 @@ def _repair(ctx: RequestContext, repair: Repair) -> JsonObject:
         "why": _clean(ctx, repair.why),
         "side": "request" if of_request else "reply",
     }
-    if ctx.recording is not None:
+    if ctx.snapshot.settings.audit_values:
         record |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
     return record
 
@@ -299,20 +293,30 @@ def _clean(ctx: RequestContext, text: str, most: int = MAX_TEXT) -> str:
 
 def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Yield the bodies of a request by name: from the client, to and from the model server, and to the client."""
-    yield "asked", masked(recording.client_body.data, ctx.secrets)
+    yield "asked", masked(ctx.body[:MAX_KEPT], ctx.secrets)
     for number, one in enumerate(recording.tries, 1):
-        yield f"up {number}", masked(one.up.data, ctx.secrets)
-        if ctx.prepared is None or not one.status:
-            continue
-        about = request_facts(
-            ctx.prepared.chat,
-            raw_text=one.raw_text,
-            client=ctx.client,
-            ordered=not ctx.prepared.dialect.verbatim,
-            thoughts=ctx.prepared.thoughts,
-        )
-        data, cut = one.answer.data, one.answer.cut
-        # The second limit leaves room for the facts of the request.
-        answer = Answer(one.status, one.content_type, data, 4 * MAX_KEPT, complete=one.complete and not cut, cut=cut)
-        yield f"capture {number}", capture_bytes(about, answer, ctx.secrets)
+        yield f"up {number}", masked(one.up[:MAX_KEPT], ctx.secrets)
+        if one.status:
+            # The limit leaves room for the facts of the request.
+            yield f"capture {number}", _capture(ctx, one, 4 * MAX_KEPT)
     yield "sent", recording.sent.data
+
+
+def _capture(ctx: RequestContext, one: TryRecording, most: int | None = None) -> bytes:
+    prepared = ctx.prepared
+    assert prepared is not None, "only requests to a model are recorded"
+    verbatim, thoughts = prepared.dialect.verbatim, prepared.thoughts
+    about = request_facts(
+        prepared.chat, raw_text=one.raw_text, client=ctx.client, ordered=not verbatim, thoughts=thoughts
+    )
+    return capture_bytes(about, one, ctx.secrets, most)
+
+
+def keep_captures(ctx: RequestContext) -> None:
+    """Write the captures of a request that has ended."""
+    path = ctx.snapshot.settings.capture
+    if path and ctx.recording is not None:
+        folder = CaptureFolder(path, ctx.worker.metrics.add)
+        for one in ctx.recording.tries:
+            if one.status:
+                folder.keep(ctx.id, partial(_capture, ctx, one))

@@ -34,22 +34,20 @@ class Route:
     """One path.
 
     `path` is written as in the log, with `{id}` for a model's name, `{response}` for a response's id, `{asset}` for a
-    file of the live page, and `{request}` for the number of a request there. `takes_thread`: requests wait for the
-    model server, so they must not use the last threads. `names_model`: the body is sent upstream with the client's
-    `model`. `keeps_model_busy`: requests count towards the concurrent requests of a key.
+    file of the live page, and `{request}` for the number of a request there. `names_model`: the body is sent
+    upstream with the client's `model`. `keeps_model_busy`: requests count towards the concurrent requests of a key.
     """
 
     path: str
     methods: tuple[str, ...]
     dialect: RouteDialect = "own"
     access: Access = Access.CLIENT
-    takes_thread: bool = True
     names_model: bool = False
     keeps_model_busy: bool = False
 
 
 def _own(path: str, access: Access = Access.ANYONE, method: str = "GET") -> Route:
-    return Route(path, (method,), access=access, takes_thread=False)
+    return Route(path, (method,), access=access)
 
 
 CHAT = Route(CHAT_COMPLETIONS, ("POST",), "chat", names_model=True, keeps_model_busy=True)

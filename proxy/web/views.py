@@ -28,8 +28,7 @@ from proxy.web.answer import whole_body
 from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.passed import passed
-from proxy.web.prepare import find_model, healed_conversation, model_server, response_store, resumed
-from proxy.web.thinking import efforts_of
+from proxy.web.prepare import efforts_of, find_model, healed_conversation, model_server, response_store, resumed
 
 log = logging.getLogger("proxy")
 

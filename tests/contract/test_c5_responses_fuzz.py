@@ -41,5 +41,5 @@ def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelO
         raw = dump_request(translation.body)
         read_chat(raw, parse_body(raw))
         dump_request(echo(body))
-        conversation_key("m", body)
+        conversation_key(body)
     assert dump_request(translate(body, options).body) == raw

@@ -225,6 +225,21 @@ def test_a_conversation_that_passes_has_the_key_of_its_chat_requests(inside: Ins
         assert two[0].seen[-1].headers[KEY] == key
 
 
+def test_a_prompt_to_complete_is_a_conversation_and_nothing_else_is(inside: Inside, two: list[Upstream]) -> None:
+    def keys(path: str, *bodies: bytes) -> list[str | None]:
+        two[0].play(*[[answer({})]] * len(bodies))
+        for body in bodies:
+            client.post(path, data=body, content_type="application/json")
+        return [seen.headers.get(KEY) for seen in two[0].seen[-len(bodies) :]]
+
+    client = inside(two[0].url)
+    prompts = (b'{"model":"tiny","prompt":%b}' % prompt for prompt in (b'"a"', b'["a"]', b'"b"'))
+    one, same, other = keys("/v1/completions", *prompts)
+    assert one is not None and one == same != other
+    assert {*keys("/v1/completions", b'{"prompt":[1,2]}', b"", b"no JSON", b'["messages"]')} == {None}
+    assert {*keys("/v1/embeddings", b'{"input":"a"}'), *keys("/tokenize", b'{"prompt":"a"}')} == {None}
+
+
 # A model's own server.
 
 

@@ -369,12 +369,3 @@ def _receive(got: Received, entry: dict[str, Any]) -> None:
 def recording(name: str) -> bytes:
     """Return the bytes that a real server sent."""
     return (RECORDINGS / name).read_bytes()
-
-
-def recorded(name: str) -> list[Chunk]:
-    """Return the chunks of a recorded stream."""
-    found = []
-    for block in recording(name).split(b"\n\n"):
-        if block.startswith(b"data: {"):
-            found.append(Chunk(json.loads(block[6:]), block + b"\n\n"))
-    return found

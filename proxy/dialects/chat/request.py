@@ -118,24 +118,24 @@ def count_tool_results(messages: Json) -> int:
     return sum(message.get("role") == "tool" or bool(message.get("tool_call_id")) for message in objects_in(messages))
 
 
-def conversation_key(model: str, body: JsonObject) -> bytes:
-    """Return a digest of the model, the first system message and the first user message, in any dialect.
+def conversation_key(body: JsonObject) -> str:
+    """Return the key of a conversation in any dialect: a digest of its model, first system and first user message.
 
     A Responses client's own key replaces the messages. Return "" if there is neither text nor key.
     """
-    named = body.get("prompt_cache_key")
+    model, named = as_text(body.get("model")), body.get("prompt_cache_key")
     if "input" in body and isinstance(named, str) and named:
         return _digest(model, named)
     system, user = _beginning(body)
     lines = [line for line in system.split("\n") if not line.startswith(_CHANGING)]
     system = "\n".join(lines)
     if not system and not user:
-        return b""
+        return ""
     return _digest(model, system, user)
 
 
-def _digest(*texts: str) -> bytes:
-    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def _digest(*texts: str) -> str:
+    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _beginning(body: JsonObject) -> tuple[str, str]:

@@ -6,14 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from proxy.engine.arguments import Arguments, Policy, Where, policy_of
 from proxy.json import JsonObject
 from proxy.limits import MAX_DEPTH
 from proxy.notations.toolset import Tool, ToolSet
-from proxy.notations.validator import same
 from proxy.repair import policy as rules
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import all_cuts, function, offered
@@ -344,42 +341,6 @@ def test_without_a_tool_every_key_is_taken_and_every_string_goes_on() -> None:
 
 def test_half_a_surrogate_pair_at_the_end_of_a_fragment_is_no_harm() -> None:
     assert fed(['{"label": "\ud83d', '\ude42"}'], tool())[0] == '{"label": "\ud83d\ude42'
-
-
-_VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "count": st.integers(),
-    "ratio": st.floats(allow_nan=False, allow_infinity=False),
-    "flag": st.booleans(),
-    "items": st.lists(st.text(), max_size=4),
-    "options": st.dictionaries(
-        st.text(),
-        st.recursive(st.none() | st.text(), lambda inner: st.lists(inner, max_size=3), max_leaves=5),
-        max_size=3,
-    ),
-    "label": st.text(),
-    "free": st.text() | st.lists(st.integers()),
-}
-
-
-@pytest.mark.slow
-@settings(max_examples=150, derandomize=True)
-@given(
-    st.fixed_dictionaries({}, optional=_VALUES),
-    st.booleans(),
-    st.sampled_from([None, 2]),
-    st.lists(st.integers(0, 200), max_size=8),
-)
-def test_what_leaves_of_any_valid_arguments_can_be_finished(
-    values: dict[str, Any], escaped: bool, indent: int | None, places: list[int]
-) -> None:
-    text = json.dumps(values, ensure_ascii=escaped, indent=indent)
-    at = sorted({min(place, len(text)) for place in places})
-    cuts = [text], list(text), [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)]
-    lefts = {fed(cut, tool())[0] for cut in cuts}
-    assert len(lefts) == 1
-    arguments = fed([text], tool())[1]
-    assert arguments.where is Where.END and text.startswith(lefts.pop())
-    assert same(json.loads(text[: arguments.sent] + str(arguments.tail(values))), values) if text.isascii() else True
 
 
 INNER = ("x = {", "}; y", 'print("}")', '{"a": "b"}', '"}"', 'a", b', 'say "hi", she said', '"}\n', '"} ')

@@ -10,7 +10,6 @@ import pytest
 from proxy.dialects.chat.client_view import ChoiceView
 from proxy.engine.engine import Engine
 from proxy.engine.events import (
-    CallArguments,
     CallClosed,
     Chunk,
     Event,
@@ -20,12 +19,10 @@ from proxy.engine.events import (
     Text,
     Unchanged,
 )
-from proxy.engine.reading import read_choice
 from proxy.engine.task import Task
-from proxy.errors import UnreadableReply, UpstreamBroken, UpstreamRefused
+from proxy.errors import UnreadableReply, UpstreamBroken
 from proxy.notations.toolset import ToolSet
 from tests.support.helpers import (
-    RECORDINGS,
     SEED,
     all_cuts,
     call_json,
@@ -37,7 +34,6 @@ from tests.support.helpers import (
     new_engine,
     piece,
     random_cut,
-    recorded,
     run,
     says,
     view,
@@ -115,39 +111,6 @@ def test_without_tools_a_call_in_the_text_stays_text() -> None:
     assert (seen.text, seen.ids, seen.finish) == (STRONG, [], "stop")
 
 
-TEXT_ONLY = ["fence", "plain", "toolstag"]
-RECORDED = sorted(path.relative_to(RECORDINGS).as_posix() for path in RECORDINGS.glob("*/*stream*200.txt"))
-
-
-@pytest.mark.parametrize("name", RECORDED)
-def test_a_recorded_stream_without_tools_of_ours_loses_nothing(name: str) -> None:
-    """C1: the arguments of every call byte for byte, the text byte for byte, the finish as it was or true."""
-    chunks = recorded(name)
-    events = run(chunks, new_engine(ToolSet(())))
-    if "error" in str(chunks[-1].body):
-        assert isinstance(events[-1], Failed)
-        assert isinstance(events[-1].error, UpstreamRefused)
-        return
-    seen = only(events)
-    bodies: list[Any] = [each.body for each in chunks]
-    entries = [entry["delta"] for body in bodies for entry in body["choices"]]
-    assert seen.text == "".join(said.get("content") or "" for said in entries)
-    deltas = [one for said in entries for one in said.get("tool_calls") or ()]
-    for index, arguments in enumerate(seen.arguments):
-        own = [one["function"].get("arguments") or "" for one in deltas if one["index"] == index]
-        assert arguments == "".join(own)
-    assert len(seen.ids) == len({one["index"] for one in deltas})
-    assert seen.finish == ("tool_calls" if seen.ids else "stop")
-
-
-@pytest.mark.parametrize("name", [name for name in RECORDED if "two-chat" in name and "hermes" in name])
-def test_recorded_calls_leave_live(name: str) -> None:
-    """C2: the parts of their strings, not the whole of them at the end."""
-    chunks = recorded(name)
-    parts = [event for event in flat(run(chunks)) if isinstance(event, CallArguments)]
-    assert len(parts) > 0.2 * len(chunks)
-
-
 REPLIES: dict[str, tuple[str, str, list[tuple[str, str]], str]] = {
     "text": ("Just text, 1 < 2.", "Just text, 1 < 2.", [], "stop"),
     "a call in the text": (STRONG, "", [("bash", LS)], "tool_calls"),
@@ -171,15 +134,6 @@ def test_a_reply_is_the_same_at_every_cut(name: str) -> None:
         assert seen.ids == ids
         with_finish = [*map(says, cut[:-1]), chunk(delta(0, "stop", content=cut[-1]))]
         assert only(run(with_finish)) == seen
-
-
-@pytest.mark.parametrize("name", REPLIES)
-def test_a_reply_that_was_cut_off_says_so(name: str) -> None:
-    """C4, F56: `length` always stays, and nothing weak becomes a call."""
-    text = REPLIES[name][0]
-    seen = only(run([says(text), ends("length")]))
-    assert seen.finish == "length"
-    assert bool(seen.ids) is (STRONG in text)
 
 
 def test_ids_depend_on_the_seed_the_choice_and_the_index_alone() -> None:
@@ -337,14 +291,6 @@ def test_a_call_that_the_server_says_and_prints_too_is_one() -> None:
     assert only(run(twice)).calls == [("bash", LS)] * 2
 
 
-def test_a_half_call_of_a_reply_that_stopped_fails_and_has_no_finish() -> None:
-    """C4."""
-    events = run([*CALL[:2], ends("tool_calls")])
-    seen = view(events)
-    assert seen.failed
-    assert seen[0].finish is None
-
-
 ERROR = {"message": "no", "type": "server_error", "code": 500}
 
 
@@ -360,12 +306,6 @@ def test_an_error_event_fails_after_what_was_held(body: dict[str, Any], status: 
     assert (seen.failed.error.message, seen.failed.error.status) == ("no", status)
 
 
-def test_a_result_s_own_words_are_no_call() -> None:
-    """F89."""
-    seen = only(run([says(STRONG), ends()], new_engine(sources=(f"see: {STRONG}",))))
-    assert (seen.text, seen.finish) == (STRONG, "stop")
-
-
 def test_a_json_reply_has_no_weak_calls_and_raw_text_no_end_of_turn() -> None:
     assert only(run([says(WEAK), ends()], new_engine(json_reply=True))).text == WEAK
     assert only(run([says("Hi.<|im_end|>"), ends()], new_engine(raw_text=True))).text == "Hi."
@@ -376,31 +316,6 @@ def test_limits_of_the_task_reach_the_scanner_and_the_gatherer() -> None:
     assert only(run([says(part) for part in STRONG] + [ends()], new_engine(max_held=30))).text == STRONG
     with pytest.raises(UpstreamBroken):
         run([calls(piece(0, LS, "bash", "a"), piece(1, LS, "bash", "b"))], new_engine(max_calls=1))
-
-
-def test_every_repair_is_recorded() -> None:
-    """C6: the call found; its record stands for the finish, too."""
-    engine = new_engine()
-    run([says(STRONG), ends()], engine)
-    assert [(fix.id, fix.before, fix.after) for fix in engine.audit] == [
-        ("text_call", STRONG, f'{{"name": "bash", "arguments": {LS}}}'),
-    ]
-    assert engine.calls == 1
-    clean = new_engine()
-    run([*CALL, ends("tool_calls")], clean)
-    assert clean.audit == ()
-
-
-def test_what_has_the_wrong_type_counts_as_not_said() -> None:
-    """F64."""
-    for entry in (
-        {},
-        {"delta": None},
-        {"delta": 7},
-        {"delta": {"content": [7], "reasoning": 7, "tool_calls": {}}, "finish_reason": True},
-    ):
-        said = read_choice(entry)  # type: ignore[arg-type]
-        assert (said.text, said.reasoning, said.calls, said.finish) == ("", "", (), None)
 
 
 @pytest.mark.parametrize("choices", [None, [], [None, 7]])

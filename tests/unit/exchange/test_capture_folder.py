@@ -34,7 +34,7 @@ class Told:
         vars(capture).update(CAPTURES_MAX=max_bytes, CAPTURE_SECONDS=max_seconds)
         self.folder = CaptureFolder(str(path), self._count)
 
-    def _count(self, what: str, number: int) -> None:
+    def _count(self, _: str, number: int, what: str) -> None:
         self.counts[what] += number
 
 
@@ -54,7 +54,7 @@ def names(folder: Path) -> set[str]:
 
 def test_a_capture_is_written_for_its_owner_alone(tmp_path: Path) -> None:
     told = Told(tmp_path / "new" / "folder")
-    told.folder.keep("my-id", b"data")
+    told.folder.keep("my-id", lambda: b"data")
     (file,) = (tmp_path / "new" / "folder").iterdir()
     assert file.read_bytes() == b"data" and file.name.endswith("Z-my-id.capture")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -71,7 +71,7 @@ def test_it_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: pyte
         return renamed(path, target)
 
     monkeypatch.setattr(Path, "rename", rename)
-    Told(tmp_path).folder.keep("a", b"data")
+    Told(tmp_path).folder.keep("a", lambda: b"data")
     assert seen == [("a.capture.part", b"data")]
     assert [file.name.partition("Z-")[2] for file in tmp_path.iterdir()] == ["a.capture"]
 
@@ -85,8 +85,8 @@ def test_what_cannot_get_its_name_is_removed_counted_and_told_once(
     monkeypatch.setattr(Path, "rename", refuse)
     monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
     told = Told(tmp_path)
-    told.folder.keep("a", b"data")
-    told.folder.keep("b", b"data")
+    told.folder.keep("a", lambda: b"data")
+    told.folder.keep("b", lambda: b"data")
     assert names(tmp_path) == set() and told.counts == {"lost": 2}
     assert [record.getMessage() for record in caplog.records] == [
         f"no capture can be written to {tmp_path}: [Errno 28] No space left on device"
@@ -97,7 +97,7 @@ def test_over_the_size_the_oldest_go(tmp_path: Path) -> None:
     for age in (500, 400, 300, 200):
         make(tmp_path, name(age), 100)
     told = Told(tmp_path, max_bytes=250)
-    told.folder.keep("new", b"x" * 50)
+    told.folder.keep("new", lambda: b"x" * 50)
     assert {file.rpartition("-")[0] for file in names(tmp_path)} > {name(200).rpartition("-")[0]}
     assert len(names(tmp_path)) == 3 and name(300) in names(tmp_path) and name(400) not in names(tmp_path)
     assert told.counts == {"written": 1, "removed": 2}

@@ -1,4 +1,4 @@
-"""A call that cannot be read, asked for once more: what goes up, and what takes its place."""
+"""A call that cannot be read, asked for once more: what may take its place."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from proxy.engine.events import Call, Text
 from proxy.errors import UpstreamBroken
-from proxy.exchange.second_try import answer_instead, guided_call
+from proxy.exchange.second_try import guided_call
 from tests.support.helpers import function, new_engine, offered
 
 ENGINE = (function("write_file", {"path": {"type": "string"}}, "path"),)
@@ -37,21 +36,3 @@ def answer(*calls: tuple[str, str], finish: str = "tool_calls", content: str | N
 def test_anything_else_is_an_error(made: dict[str, Any]) -> None:
     with pytest.raises(UpstreamBroken, match="was made to call a tool"):
         guided_call(made, new_engine(offered(*ENGINE)), "write_file")
-
-
-CALL = Call("c1", "write_file", ARGUMENTS)
-BROKEN = Text(0, '<tool_call>{"name": "write')
-
-
-@pytest.mark.parametrize(("before", "after"), [("So. ", "So."), ("", None)])
-def test_in_a_whole_answer_the_call_takes_the_broken_ones_place(before: str, after: str | None) -> None:
-    first = answer(finish="stop", content=before + BROKEN.text)
-    made: dict[str, Any] = answer_instead(first, BROKEN, CALL, {"total_tokens": 3})
-    (choice,) = made["choices"]
-    assert choice["finish_reason"] == "tool_calls"
-    assert choice["message"] == {
-        "role": "assistant",
-        "content": after,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}],
-    }
-    assert made["usage"] == {"total_tokens": 3} and "usage" not in answer_instead(first, BROKEN, CALL, {})

@@ -27,17 +27,17 @@ def in_parts(said: bytes, size: int) -> Excerpt:
 
 
 def test_only_so_many_tries_are_kept() -> None:
-    one = Recording(b"asked")
+    one = Recording()
     for number in range(recording.MAX_TRIES + 2):
-        one.begin_try(b"%d" % number, raw_text=False).note(b"said")
-    assert [each.up.data for each in one.tries] == [b"0", b"1", b"2", b"3"]
+        one.begin_try(b"%d" % number, raw_text=False).answer.add(b"said")
+    assert [each.up for each in one.tries] == [b"%d" % number for number in range(recording.MAX_TRIES)]
     assert {each.answer.data for each in one.tries} == {b"said"}
 
 
 def test_all_that_is_kept_in_addition_to_the_requests_body_counts() -> None:
     """It is in the record of what became of it, too."""
-    one = Recording(b"asked")
+    one = Recording()
     one.sent.add(b"0123456789abc")
     for answer in (b"said", b"0123456789abc"):
-        one.begin_try(b"up", raw_text=False).note(answer)
+        one.begin_try(b"up", raw_text=False).answer.add(answer)
     assert one.size == len(b"0123456789" + 2 * b"up" + b"said" + b"0123456789")

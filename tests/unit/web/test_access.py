@@ -1,26 +1,13 @@
-"""Who may come in, asked of the route that was found; and how much of both."""
+"""Targets that two readers may take for two things."""
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import pytest
 
-from proxy.config.api_keys import Keys
-from proxy.config.settings import Settings
 from proxy.errors import BadRequest
-from proxy.server.snapshot import Snapshot, make_snapshot
 from proxy.web.admission import check_target
-from tests.support.worker_state import read_rules
-
-
-def digest(key: str) -> bytes:
-    return hashlib.sha256(key.encode()).digest()
-
-
-def snapshot(keys: Keys, **settings: Any) -> Snapshot:
-    return make_snapshot(Settings(upstream="http://h:1", **settings), read_rules(None), keys)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What of a client's headers goes up, and what they tell of who asks."""
+"""The id of a request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from proxy.web.headers import error_headers, request_id
+from proxy.web.headers import request_id
 
 
 @pytest.mark.parametrize("given", ["r-1", "A.b_c-9", "x" * 64])
@@ -19,18 +19,3 @@ def test_any_other_request_id_is_made_anew(given: str) -> None:
     made = request_id({"HTTP_X_REQUEST_ID": given}, ())
     assert made != given and re.fullmatch("[0-9a-f]{32}", made)
     assert made != request_id({"HTTP_X_REQUEST_ID": given}, ())
-
-
-@pytest.mark.parametrize(
-    ("status", "retry_after", "told"),
-    [
-        (400, None, {"X-Should-Retry": "false"}),
-        (403, "2", {"Retry-After": "2", "X-Should-Retry": "false"}),
-        (503, "5", {"Retry-After": "5"}),
-        (429, None, {}),
-    ],
-)
-def test_an_error_says_whether_and_when_to_ask_again(
-    status: int, retry_after: str | None, told: dict[str, str]
-) -> None:
-    assert dict(error_headers(status, retry_after)) == told

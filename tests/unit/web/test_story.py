@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from proxy.dialects.chat.request import read_chat
-from proxy.exchange.capture import Answer, capture_bytes, request_facts
+from proxy.exchange.capture import capture_bytes, request_facts
+from proxy.exchange.recording import TryRecording
 from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.text_report import reasons
 from proxy.server.ring import Story
-from proxy.web.page_state import story_json
+from proxy.web.page_views import story_json
 from tests.support.helpers import OFFERED, ends, says
 from tests.support.scripted import chat
 from tests.unit.exchange.test_reply_stream import ROLE, STRONG, wire
@@ -24,7 +26,11 @@ def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **a
     """What is kept of an answer."""
     request = read_chat(b"", chat(**{"tools": [*OFFERED], **asked}))
     about = request_facts(request, raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
-    return capture_bytes(about, Answer(status, "text/event-stream", body, 1_000_000, complete=complete), ())
+    answer = TryRecording(b"", raw_text=False)
+    answer.call = cast(Any, SimpleNamespace(status=status, header=lambda _: "text/event-stream"))
+    answer.answer.add(body)
+    answer.complete = complete
+    return capture_bytes(about, answer, ())
 
 
 def story(**parts: bytes) -> Story:

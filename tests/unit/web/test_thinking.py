@@ -13,8 +13,9 @@ from proxy.dialects.messages.request import translate as of_messages
 from proxy.dialects.responses.request import translate as of_responses
 from proxy.dialects.translation import ModelOptions
 from proxy.healing.families import family_of
+from proxy.healing.reasoning import think
 from proxy.json import JsonObject
-from proxy.web.thinking import switch_of, with_thinking
+from proxy.web.prepare import switch_of
 from tests.support.rows import rows
 
 BUILT_IN = parse_rules((Path(__file__).parents[3] / "rules.yaml").read_bytes(), "built-in")
@@ -31,7 +32,7 @@ def told(
     family = family_of(model, profile.family)
     options = ModelOptions(model=model, thinking=switch_of(given, profile, model, family), server_kind=server)
     made = translate({"model": model, **body}, options).body
-    up = with_thinking(made, given, profile, family, requested=model).body
+    up = think(made, family, profile.thinking, given.thinking_suffix(model)).body
     return {name: value for name, value in up.items() if name not in ("model", "messages", "max_tokens")}
 
 
