@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxy.errors import ClientGone, UpstreamTimeout
+from proxy.errors import UpstreamTimeout
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions, UpstreamCall
-from tests.support.scripted import HELD, LAST, PATIENCE, SSE, Act, Upstream, answer, chunked, head
+from tests.support.scripted import HELD, LAST, PATIENCE, SSE, Act, Upstream, chunked
 
 
 def called(server: Upstream) -> UpstreamCall:
@@ -94,21 +94,3 @@ def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
                 wait.readable()
                 assert next(parts) == b"x"
                 assert next(parts) is None and wait.deadline >= before + HELD
-
-
-def test_an_answer_without_a_body_gives_one_empty_part() -> None:
-    with Upstream([head(204)]) as server, called(server) as call:
-        assert list(AnswerWait(None, Timeouts(HELD)).receive(call)) == [b""]
-        assert call.status == 204
-
-
-def test_a_flood_comes_in_several_parts_so_that_the_client_is_looked_at_between_them(
-    client: tuple[socket.socket, socket.socket],
-) -> None:
-    near, far = client
-    with Upstream([answer(b"x" * 20_000_000), Act.EXPECT_CLOSE]) as server, called(server) as call:
-        parts = AnswerWait(near, Timeouts(HELD)).receive(call)
-        assert next(parts) is not None
-        far.close()
-        with pytest.raises(ClientGone):
-            list(parts)

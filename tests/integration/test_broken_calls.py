@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Inside
 from tests.integration.test_second_try import BROKEN, asked, counted, models, said, told, usage
 from tests.real import llama
-from tests.support.helpers import received
+from tests.support.reply import read
 from tests.support.responses_ask import ask as ask_response
 from tests.support.responses_checker import calls_of, text_of
 from tests.support.responses_checker import check_stream as check_response
@@ -63,18 +63,9 @@ def bare() -> Script:
     return [answer(completion(message, "stop", usage=usage(20, 5)))]
 
 
-def arguments_of(data: bytes, streamed: bool) -> list[dict[str, Any]]:
-    """The arguments of the calls that a client sees."""
-    if not streamed:
-        [choice] = json.loads(data)["choices"]
-        return [json.loads(call["function"]["arguments"]) for call in choice["message"].get("tool_calls") or ()]
-    found: dict[int, str] = {}
-    for line in data.decode().splitlines():
-        if line.startswith("data: {"):
-            for choice in json.loads(line.removeprefix("data: "))["choices"]:
-                for call in choice["delta"].get("tool_calls") or ():
-                    found[call["index"]] = found.get(call["index"], "") + call["function"].get("arguments", "")
-    return [json.loads(arguments) for arguments in found.values()]
+def arguments_of(data: bytes) -> list[Any]:
+    """Return the arguments of the calls that a chat client reads."""
+    return [arguments for _, arguments in read("chat", 200, data).choice().calls]
 
 
 @pytest.mark.parametrize("second", [guided, bare])
@@ -91,7 +82,7 @@ def test_the_second_call_stands_in_the_place_of_the_broken_one(
     assert found["text"].strip() == before.strip() and found["calls"] == ["write_file"]
     assert found["end"] == ["tool_calls"] and found["roles"] == 1 and len(found["ids"]) == 1
     assert found["usage"] == usage(30, 14)
-    assert arguments_of(response.data, streamed) == [ARGUMENTS]
+    assert arguments_of(response.data) == [ARGUMENTS]
     assert other["tool_choice"] == {"type": "function", "function": {"name": "write_file"}}
     assert other["messages"] == one["messages"] and other["tools"] == one["tools"]
     assert "stream_options" not in other and not other.get("stream")
@@ -107,7 +98,7 @@ def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_ag
         assert len(server.seen) == 2
     found = said(response.data, False)
     assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
-    assert arguments_of(response.data, False) == [ARGUMENTS] and found["usage"] == usage(30, 14)
+    assert arguments_of(response.data) == [ARGUMENTS] and found["usage"] == usage(30, 14)
 
 
 @pytest.mark.parametrize("second", [guided(), told("I cannot.")])
@@ -169,14 +160,9 @@ def test_a_thought_before_it_stays_one(inside: Inside, how: str, before: str, st
     with upstream(*refused, told(thought + before + CALL, used=9, streamed=streamed), second()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
         data = inside(server.url, rules=rules).post(CHAT, json=asked(streamed)).data
-    if streamed:
-        got = received(data)[0]
-        reasoning, content = got.reasoning, got.text
-    else:
-        message = json.loads(data)["choices"][0]["message"]
-        reasoning, content = message["reasoning_content"], message["content"] or ""
-    assert (reasoning, content.strip()) == ("Hm.", before.strip())
-    assert arguments_of(data, streamed) == [ARGUMENTS]
+    seen = read("chat", 200, data).choice()
+    assert (seen.thinking, seen.text.strip()) == ("Hm.", before.strip())
+    assert arguments_of(data) == [ARGUMENTS]
 
 
 def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) -> None:
@@ -195,7 +181,7 @@ def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
     second = [answer(completion({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))]
     with upstream(told(CALL), second) as server:
         data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
-    assert arguments_of(data, False) == [ARGUMENTS]
+    assert arguments_of(data) == [ARGUMENTS]
 
 
 # Replies without a broken call at their end, or with one that is only shown.
@@ -331,15 +317,7 @@ def test_the_text_before_the_call_leaves_at_once(inside: Inside) -> None:
         assert b"tool_call" not in begun
         gate.open()
         data = begun + b"".join(given)
-    assert said(data, True)["text"] == BEFORE and arguments_of(data, True) == [ARGUMENTS]
-
-
-def spoken(data: bytes, streamed: bool) -> str:
-    """The text that a client sees."""
-    if not streamed:
-        return json.loads(data)["choices"][0]["message"]["content"] or ""
-    lines = [line.removeprefix("data: ") for line in data.decode().splitlines() if line.startswith("data: {")]
-    return "".join(choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"])
+    assert said(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
 
 
 SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "told": [BEFORE + CALL.replace("write_file", "run")]}
@@ -365,7 +343,7 @@ def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
     messages = [{"role": "user", "content": f"[[script:{script}]]"}]
     body = chat(tools=[WRITE_FILE, run], stream=streamed, messages=messages, max_tokens=300)
     data = inside(real, rules=rules).post(CHAT, json=body).data
-    [arguments] = arguments_of(data, streamed)
+    [arguments] = arguments_of(data)
     assert [*arguments] == ["command"] and isinstance(arguments["command"], str)
     assert b"tool_call>" not in data
-    assert spoken(data, streamed).strip() == before
+    assert read("chat", 200, data).choice().text.strip() == before

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +21,8 @@ import pytest
 import proxy
 from proxy import __version__
 from proxy.cli.main import main
+from tests.conftest import Proxy
+from tests.conftest import until as until_holds
 from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
@@ -77,27 +79,21 @@ def listening() -> Iterator[int]:
 
 
 def asked(port: int) -> Mapping[str, object]:
-    """What the application of the release says."""
-    import json  # noqa: PLC0415
-
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
-        client.request("GET", "/")
-        answer: Mapping[str, object] = json.loads(client.getresponse().read())
-        return answer
+    """Return the answer of the release's application."""
+    answer: Mapping[str, object] = json.loads(Proxy(port, Path(os.devnull)).get("/")[2])
+    return answer
 
 
-def until(port: int, version: str, seconds: float = PATIENCE) -> Mapping[str, object]:
-    """The first answer of `version`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            told = asked(port)
-            if told["version"] == version:
-                return told
-        except (OSError, http.client.HTTPException):
-            pass
-        assert time.monotonic() < deadline, f"no answer of version {version}"
-        time.sleep(0.05)
+def until(port: int, version: str) -> Mapping[str, object]:
+    """Return the first answer of `version`."""
+
+    def answered() -> bool:
+        with suppress(OSError, http.client.HTTPException):
+            return asked(port)["version"] == version
+        return False
+
+    until_holds(answered)
+    return asked(port)
 
 
 @contextmanager
@@ -306,10 +302,7 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
         rules.parent.mkdir(parents=True)
         rules.write_text("settings: {heartbeat: 3}\n")
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE
-        while asked(port)["heartbeat"] != 3.0:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until_holds(lambda: asked(port)["heartbeat"] == 3.0)
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s

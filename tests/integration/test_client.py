@@ -15,11 +15,11 @@ import pytest
 import trustme
 
 from proxy.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
-from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall, Waiting
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 from tests.conftest import tls_context
 from tests.real.processes import free_port
 from tests.support import scripted
-from tests.support.scripted import HELD, LAST, PATIENCE, answer, chunked, head
+from tests.support.scripted import HELD, PATIENCE, answer
 
 HELLO = answer(b"hello")
 
@@ -33,35 +33,6 @@ def received(call: UpstreamCall) -> bytes:
         assert call.more or poll.poll(PATIENCE * 1000), "nothing came"
         parts.append(call.receive())
     return b"".join(parts)
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        [HELLO],
-        [head(200) + b"hel", b"lo"],
-        [head(200, {"Transfer-Encoding": "chunked"}), chunked(b"hel"), chunked(b"lo") + LAST],
-        [bytes([byte]) for byte in HELLO],
-    ],
-    ids=["length", "until close", "chunked", "dribbled"],
-)
-def test_an_answer_is_received_with_status_and_headers(script: scripted.Script) -> None:
-    with scripted.Upstream(script) as server, ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call:
-        assert (call.status, call.header("content-type")) == (0, "")
-        assert received(call) == b"hello"
-        assert (call.status, call.complete) == (200, True)
-    assert server.seen[0].line == "GET /x HTTP/1.1"
-
-
-def test_the_request_is_handed_over_before_anything_of_the_answer_came() -> None:
-    with scripted.Upstream() as server:
-        gate = server.gate()
-        server.play([gate, HELLO])
-        with ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, b"body") as call:
-            assert server.wait().body == b"body"
-            assert (call.receive(), call.status, call.more) == (b"", 0, False)
-            gate.open()
-            assert received(call) == b"hello"
 
 
 def test_nothing_goes_up_that_was_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -112,21 +83,6 @@ def test_no_connection_is_used_twice() -> None:
             with call:
                 assert received(call) == b"hello"
             assert connection.recv(1) == b""
-
-
-def test_the_turn_is_given_back_before_anything_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-
-    def look_up(*_: object, **__: object) -> None:
-        said.append("looked up")
-        raise OSError
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    with pytest.raises(UpstreamUnreachable):
-        ModelServer(ServerOptions("http://model.invalid:1")).open(
-            "GET", "/x", {}, waiting=Waiting(begins=lambda: said.append("waits"))
-        )
-    assert said == ["waits", "looked up"]
 
 
 def test_a_socket_does_not_block_after_a_body_that_was_taken_in_pieces() -> None:
@@ -249,19 +205,3 @@ def test_a_server_that_resets_while_the_request_is_sent_is_broken_and_not_unreac
     ):
         received(call)
     assert not isinstance(caught.value, UpstreamUnreachable)
-
-
-def test_a_flood_is_taken_in_portions() -> None:
-    """A fast upstream cannot keep the thread of a slow client inside `receive`, nor fill the memory."""
-    with (
-        scripted.Upstream([answer(b"x" * 20_000_000)]) as server,
-        ModelServer(ServerOptions(server.url)).open("GET", "/x", {}) as call,
-    ):
-        sizes = []
-        poll = select.poll()
-        poll.register(call.fileno(), select.POLLIN)
-        while not call.complete:
-            poll.poll(PATIENCE * 1000)
-            sizes.append(len(call.receive()))
-    assert sum(sizes) == 20_000_000
-    assert max(sizes) < 2_000_000

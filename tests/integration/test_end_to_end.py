@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from typing import Any
 
 import openai
@@ -13,12 +12,11 @@ import pytest
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event
 from proxy.exchange.reply_stream import StreamReply
-from tests.conftest import Front, Inside, Start
+from tests.conftest import Front, Inside, Start, until
 from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     WRITE_FILE,
@@ -38,7 +36,6 @@ from tests.support.scripted import (
 )
 
 CHAT = "/v1/chat/completions"
-WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
 HERMES = 'I will.\n<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 
 
@@ -58,10 +55,7 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
         server.paths["/health"] = [answer({})]
         with Client.post(front.port, chat()) as client, client.answer() as response:
             assert (response.status, response.read()) == (200, ROLE + text("a") + finish() + DONE)
-        deadline = time.monotonic() + PATIENCE
-        while front.get("/_ready")[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: front.get("/_ready")[0] == 200)
 
 
 @pytest.mark.parametrize(
@@ -100,26 +94,6 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
 
 
 # Answers of the wrong kind.
-
-
-@pytest.mark.parametrize("rules", ["", WHOLE], ids=["live", "whole"])
-@pytest.mark.parametrize("usage", [True, False])
-def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: str, usage: bool) -> None:
-    """U9, and the switch `upstream: whole`."""
-    with Upstream([answer(completion(HERMES))]) as server:
-        request = chat(tools=[WRITE_FILE], stream_options={"include_usage": usage})
-        response = inside(server.url, rules).post(CHAT, json=request)
-        up = server.seen[0].json
-    assert (up["stream"], "stream_options" in up) == ((False, False) if rules else (True, True))
-    assert response.headers["Content-Type"].startswith("text/event-stream")
-    assert response.data.endswith(DONE)
-    chunks = [json.loads(block[6:]) for block in response.data.split(b"\n\n") if block.startswith(b"data: {")]
-    said = [choice for chunk in chunks for choice in chunk["choices"]]
-    assert said[0]["delta"]["role"] == "assistant"
-    assert "".join(each["delta"].get("content") or "" for each in said).strip() == "I will."
-    assert [each["finish_reason"] for each in said if each["finish_reason"]] == ["tool_calls"]
-    assert {chunk["id"] for chunk in chunks} == {"chatcmpl-1"} and {chunk["model"] for chunk in chunks} == {"tiny"}
-    assert bool(chunks[-1].get("usage")) is usage
 
 
 @pytest.mark.parametrize("at", [1, 3])

@@ -13,6 +13,7 @@ from tests.conftest import Inside
 from tests.faults.bench import MODELS
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.messages_client import INPUT
+from tests.support.reply import events, read
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -40,23 +41,15 @@ PING = b": ping\n\n"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 
 
-def bodies(data: bytes) -> list[Any]:
-    """The parsed events of a stream without comments and end marker."""
-    found = [block[6:] for block in data.split(b"\n\n") if block.startswith(b"data: ")]
-    return [json.loads(block) for block in found if block != b"[DONE]"]
-
-
 def broke_off(data: bytes) -> bool:
-    """True if the last event is an error and nothing in the stream means success (U11, reliability 6)."""
-    events = bodies(data)
-    reasons = [choice["finish_reason"] for each in events for choice in each.get("choices", ())]
-    return "error" in events[-1] and DONE not in data and not any(reasons)
+    """Return whether the last event is an error, and nothing means success (U11)."""
+    *_, last = events(data)
+    return "error" in last and DONE not in data and not read("chat", 200, data).choice().finish
 
 
 def said(data: bytes) -> str:
-    """The text of a stream."""
-    choices = [choice for each in bodies(data) for choice in each.get("choices", ())]
-    return "".join(choice["delta"].get("content") or "" for choice in choices)
+    """Return the text of a stream."""
+    return read("chat", 200, data).choice().text
 
 
 def test_a_stream_that_needs_nothing_leaves_as_the_very_bytes(inside: Inside) -> None:
@@ -189,7 +182,7 @@ def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> Non
         data = inside(server.url, rules, heartbeat=0.02).post(f"/for/deaf{CHAT}", json=chat()).data
     # Before the first chunk nothing is known that a chunk must say.
     data = data.partition(text("a"))[2]
-    beats = [each for each in bodies(data) if each["choices"][0]["delta"] == {}]
+    beats = [each for each in events(data) if each["choices"][0]["delta"] == {}]
     assert PING not in data and len(beats) >= 2
     for beat in beats:
         assert beat["object"] == "chat.completion.chunk" and beat["id"] == "chatcmpl-1" and beat["model"] == "tiny"
@@ -237,13 +230,13 @@ def test_a_model_s_reasoning_comes_under_the_names_of_its_profile(inside: Inside
     """F73."""
     rules = f'models:\n  - {{match: "*", upstream: {transport}, reasoning: {wanted}}}\n'
     names = {"as_is": ["reasoning"], "both": ["reasoning", "reasoning_content"]}.get(wanted, [wanted])
-    events = [ROLE, *(delta({"reasoning": word}) for word in ("so ", "it ", "is")), text("a"), finish(), DONE]
+    sent = [ROLE, *(delta({"reasoning": word}) for word in ("so ", "it ", "is")), text("a"), finish(), DONE]
     message = {"role": "assistant", "content": "a", "reasoning": "so it is"}
-    with Upstream(stream(*events) if transport == "live" else [answer(completion(message))]) as server:
+    with Upstream(stream(*sent) if transport == "live" else [answer(completion(message))]) as server:
         data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    deltas = [choice["delta"] for each in bodies(data) for choice in each["choices"]]
+    deltas = [choice["delta"] for each in events(data) for choice in each["choices"]]
     for name in ("reasoning", "reasoning_content"):
         assert "".join(each.get(name, "") for each in deltas) == ("so it is" if name in names else "")
     assert said(data) == "a"
     if wanted in ("as_is", "reasoning") and transport == "live":
-        assert data == b"".join(events)
+        assert data == b"".join(sent)

@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import Start
+from tests.conftest import Start, until
 from tests.faults.around import descriptors, master_of, serves, started, under_way
 from tests.faults.bench import MODELS, SHOWN, Answer, Bench, Benches, Faulty, Watch, every, gone, many, read, request
 from tests.faults.scripts import (
@@ -1091,10 +1091,8 @@ def test_p1_it_is_told_to_end(proxy: Start, numbers: tuple[signal.Signals, ...])
         else:
             assert serves(bench)
         asked = len(waiting) + (0 if signal.SIGTERM in numbers else len(every()))
-        deadline = time.monotonic() + PATIENCE
-        while (count := bench.proxy.log.read_text().count("method=POST")) < asked and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert count == asked
+        until(lambda: bench.proxy.log.read_text().count("method=POST") >= asked)
+        assert bench.proxy.log.read_text().count("method=POST") == asked
 
 
 def test_p1_its_worker_is_killed(proxy: Start) -> None:

@@ -142,24 +142,6 @@ def test_the_end_of_a_client_in_the_middle_of_a_head_costs_nothing(tmp_path: Pat
             client.close()
 
 
-def test_idle_connections_give_way_where_there_is_no_room_for_others(tmp_path: Path) -> None:
-    with serving(tmp_path, CONF, threads=2) as port, ExitStack() as stack:
-        for _ in range(120):  # `serving` allows 100 connections
-            kept = stack.enter_context(closing(told(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
-            assert b" 200 OK" in kept.recv(65536)
-        assert asked(port) == b"[30, 30]"
-
-
-def test_without_descriptors_it_waits_until_there_are_some(tmp_path: Path) -> None:
-    conf = own_file(tmp_path, "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))")
-    with serving(tmp_path, conf, threads=2) as port:
-        with ExitStack() as stack:
-            for _ in range(60):
-                stack.enter_context(closing(told(port, b"G")))
-            time.sleep(0.5)
-        assert asked(port) == b"[30, 30]"
-
-
 def told(port: int, request: bytes) -> socket.socket:
     """A connection that has sent something, and whose end stays open."""
     client = socket.create_connection(("127.0.0.1", port), PATIENCE)

@@ -9,9 +9,6 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.config.load import load
-from proxy.server.state import tidy_captures
-from proxy.web.app import make_app
 from tests.conftest import Inside, Start
 from tests.integration.test_healing import BROKEN, asked
 from tests.support.messages_client import MODELS, cards
@@ -29,7 +26,6 @@ from tests.support.scripted import (
     stream,
     text,
 )
-from tests.support.worker_state import make_state, read_rules
 
 CHAT = "/v1/chat/completions"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
@@ -82,15 +78,6 @@ def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Pat
         client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json=chat())
         assert captures(tmp_path) == 1 and counted(client) == {"written": 1, "removed": 1}
-
-
-def test_a_worker_that_starts_removes_what_is_too_old(tmp_path: Path) -> None:
-    (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
-    settings, _ = load({"capture": str(tmp_path)}, {})
-    worker = make_state(settings, read_rules(None))
-    tidy_captures(worker)
-    assert captures(tmp_path) == 0
-    assert counted(make_app(worker).test_client()) == {"removed": 1}
 
 
 def test_under_gunicorn_the_folder_is_tidied_at_the_start(proxy: Start, tmp_path: Path) -> None:

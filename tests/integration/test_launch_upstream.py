@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import start
+from tests.conftest import start, until
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.messages_client import MODELS, cards
 from tests.support.page_traffic import TOOLS, USUAL, Agent
@@ -90,14 +89,6 @@ def started(home: Path, *words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def until_gone(url: str) -> None:
-    """Wait until nothing answers there."""
-    deadline = time.monotonic() + PATIENCE
-    while answers(f"{url}/health"):
-        assert time.monotonic() < deadline, f"a proxy is still at {url}"
-        time.sleep(0.05)
 
 
 def ended(home: Path, *words: str) -> tuple[int, str, str]:
@@ -252,7 +243,7 @@ def test_killed_it_leaves_no_proxy(server: Upstream, home: Path) -> None:
         assert answers(f"{url}/health")
         process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE) == -signal.SIGKILL
-        until_gone(url)
+        until(lambda: not answers(f"{url}/health"))
         assert "cat" in Path(f"/proc/{agent}/cmdline").read_text()
 
 
@@ -262,15 +253,10 @@ def test_killed_before_its_proxy_listens_it_leaves_none(home: Path) -> None:
     with Upstream([Act.EXPECT_CLOSE] * 20) as server:
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
         log = log_of(home, url)
-        deadline = time.monotonic() + PATIENCE
-        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
+        until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
         process.kill()
         process.communicate(timeout=PATIENCE)
-        while is_locked(log):  # what would become a proxy has it
-            assert time.monotonic() < deadline, "it goes on"
-            time.sleep(0.05)
+        until(lambda: not is_locked(log))  # the process that would become a proxy holds it
     assert not answers(f"{url}/health")
 
 
@@ -299,10 +285,9 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
             start_new_session=True,
         )
     os.close(theirs)
-    deadline = time.monotonic() + PATIENCE
-    while not (said := (home / "out").read_text().partition(".log\n")[2]).endswith("\n"):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    out_file = home / "out"
+    until(lambda: ".log\n" in out_file.read_text() and out_file.read_text().partition(".log\n")[2].endswith("\n"))
+    said = out_file.read_text().partition(".log\n")[2]
     assert answers(f"{url}/health")
     os.close(ours)
     # The agent, which reads, may see that its terminal is gone before the signal comes.

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Proxy, clean_environment
+from tests.conftest import Proxy, clean_environment, until
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE
 from tests.unit.server.test_log_queue import pipe
@@ -38,10 +38,7 @@ def serving(
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
     process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), **streams)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not answers(f"http://127.0.0.1:{port}/health"):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"))
         yield process, port
     finally:
         stop(process)
@@ -73,10 +70,7 @@ def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end
         ask_often(port, 50)
         worker = Proxy(port, Path(os.devnull)).health()["worker"]
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 3 * PATIENCE
-        while Proxy(port, Path(os.devnull)).health()["worker"] == worker:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: Proxy(port, Path(os.devnull)).health()["worker"] != worker, 3 * PATIENCE)
         ask_often(port, 50)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

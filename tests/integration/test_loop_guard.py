@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
+from tests.support.reply import events, read
 from tests.support.scripted import DONE, WRITE_FILE, Upstream, answer, chat, completion
 
 CHAT = "/v1/chat/completions"
@@ -43,13 +43,12 @@ def test_a_client_that_streams_is_answered_as_a_stream_and_the_upstream_is_not_a
         assert server.seen == []
     assert response.headers["Content-Type"].startswith("text/event-stream")
     data = response.data
-    chunks = [json.loads(block[6:]) for block in data.split(b"\n\n") if block.startswith(b"data: {")]
+    chunks = [*events(data)]
     assert data.endswith(DONE) and all(chunk["object"] == "chat.completion.chunk" for chunk in chunks)
     said = [choice for chunk in chunks for choice in chunk["choices"]]
     assert said[0]["delta"]["role"] == "assistant"
-    text = "".join(choice["delta"].get("content") or "" for choice in said)
-    assert text.startswith("Tool call safety limit reached (3 ")
-    assert [choice["finish_reason"] for choice in said if choice["finish_reason"]] == ["stop"]
+    seen = read("chat", 200, data).choice()
+    assert seen.text.startswith("Tool call safety limit reached (3 ") and seen.finish == "stop"
     assert any("usage" in chunk and not chunk["choices"] for chunk in chunks) is usage
 
 

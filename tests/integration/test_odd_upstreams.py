@@ -11,22 +11,16 @@ from tests.faults.bench import MODELS
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import (
     DONE,
-    LAST,
     ROLE,
-    SSE,
     WRITE_FILE,
     Client,
     Script,
     Upstream,
     answer,
-    arguments,
     chat,
-    chunked,
     completion,
     finish,
     head,
-    opened,
-    stream,
     text,
 )
 
@@ -87,15 +81,6 @@ def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, le
     assert "Content-Length" in dialect.error(response.data, 502).words
 
 
-@pytest.mark.parametrize("reason", ["abort", "error"])
-def test_a_generation_that_the_server_gave_up_is_no_success(inside: Inside, reason: str) -> None:
-    """C4: no closer is added to half a call, and the reason stays."""
-    half = [opened(0, "a", "write_file"), arguments(0, '{"path": "a"')]
-    with Upstream(stream(ROLE, *half, finish(reason), DONE)) as up:
-        given = inside(up.url).post(CHAT, json=chat(stream=True)).data.decode()
-    assert '"}' + '"' not in given and f'"finish_reason": "{reason}"'.replace(" ", "") in given.replace(" ", "")
-
-
 def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> None:
     """A1: role, content, one chunk per call, finish, end."""
     rules = 'models:\n  - {match: "*", upstream: whole}\n'
@@ -119,17 +104,3 @@ def test_what_an_upstream_says_of_the_request_is_not_logged(proxy: Start) -> Non
             said = json.loads(response.read())["error"]["message"]
         assert (response.status, said) == (422, "body.n: wrong")
         assert "SECRET" not in front.logged("422")
-
-
-def test_prose_before_what_may_be_a_call_does_not_wait_for_it(front: Front) -> None:
-    """C2: it waits a moment, to leave as it came, and then goes alone."""
-    gate = front.upstream.gate()
-    start = SSE + chunked(ROLE) + chunked(text("Here it is: <tool_"))
-    front.upstream.play([start, gate, chunked(text("x") + finish() + DONE), LAST])
-    with Client.post(front.proxy.port, chat(stream=True, tools=[WRITE_FILE])) as client, client.answer() as response:
-        got = b""
-        while b"Here it is: " not in got:
-            got += response.read1()
-        assert b"<tool_" not in got
-        gate.open()
-        assert b"<tool_" in response.read()

@@ -11,7 +11,20 @@ from proxy.server import snapshot
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving
-from tests.support.scripted import LAST, ROLE, SSE, WRITE_FILE, Upstream, answer, chat, chunked, completion, event, text
+from tests.support.scripted import (
+    LAST,
+    ROLE,
+    SSE,
+    WRITE_FILE,
+    Upstream,
+    answer,
+    chat,
+    chunked,
+    completion,
+    event,
+    head,
+    text,
+)
 
 ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -82,11 +95,10 @@ def test_where_the_server_does_not_list_its_models_the_name_goes_up(inside: Insi
         assert server.seen[0].json["model"] == "claude-x"
 
 
-def test_a_server_that_is_silent_about_its_models_is_not_waited_for(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("models", [[9.0], [head(200), *[b"x", 0.03] * 3000]], ids=["silent", "dribbling"])
+def test_a_slow_model_list_is_not_awaited(inside: Inside, monkeypatch: pytest.MonkeyPatch, models: Any) -> None:
     monkeypatch.setattr(snapshot, "_CARDS_SECONDS", 0.1)
-    with serving(reply(False, "a"), models=[9.0]) as server:
+    with serving(reply(False, "a"), models=models) as server:
         message(inside(server.url).post(MESSAGES, json=ask(stream=False)))
         assert server.seen[0].json["model"] == "claude-x"
 

@@ -4,18 +4,15 @@ while requests of all kinds are made, each panel's query has data.
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import os
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.conftest import Proxy, Start
+from tests.conftest import Proxy, Start, until
 from tests.integration.test_kept_captures import CALL, STRANGE
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import RECORDINGS
@@ -163,10 +160,7 @@ class Prometheus:
 
     def wait(self, query: str) -> None:
         """Until a query has data."""
-        deadline = time.monotonic() + PATIENCE
-        while not self.values(query):
-            assert time.monotonic() < deadline, f"no data for {query}"
-            time.sleep(0.1)
+        until(lambda: self.values(query))
 
 
 @pytest.fixture
@@ -211,9 +205,7 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
     with Client.post(proxy.port, chat(tools=[WRITE_FILE])) as client, client.answer() as response:
         assert response.read1(65536)
         client.vanish(reset=True)
-    with closing(http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE)) as page:
-        page.request("GET", "/v1/models", headers={"Origin": "https://evil.example"})
-        assert page.getresponse().status == 403
+    assert proxy.ask("GET", "/v1/models", Origin="https://evil.example")[0] == 403
     assert proxy.idle()
 
 
@@ -248,17 +240,4 @@ def test_each_panel_has_data_in_a_real_prometheus(served_by_all_kinds: tuple[Pro
         (group,) = prometheus.get("rules")["groups"]
         assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in alerts()]
         assert prometheus.values("up") == [1.0]
-        _wait_for_rules(prometheus)
-
-
-def _wait_for_rules(prometheus: Prometheus) -> None:
-    """Until each alert was evaluated, and well."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        (group,) = prometheus.get("rules")["groups"]
-        health = [rule["health"] for rule in group["rules"]]
-        assert "err" not in health, group
-        if {*health} == {"ok"}:
-            return
-        assert time.monotonic() < deadline, group
-        time.sleep(0.1)
+        until(lambda: {rule["health"] for rule in prometheus.get("rules")["groups"][0]["rules"]} == {"ok"})

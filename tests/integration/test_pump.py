@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ from proxy import gunicorn_conf
 from proxy.server import pumped_stream
 from proxy.server.pump import Pump
 from proxy.server.shared_file import FILE_NAME
-from tests.conftest import Front, Proxy, Start, clean_environment
+from tests.conftest import Front, Proxy, Start, clean_environment, until
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.many_streams import Readers
@@ -357,10 +357,7 @@ def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(prox
             while len(opened) > moments.randrange(1, 150):
                 opened.pop(moments.randrange(len(opened))).vanish(reset=moments.random() < 0.5)
         end(opened, front)
-        deadline = time.monotonic() + PATIENCE
-        while worker.num_fds() > before + 2:
-            assert time.monotonic() < deadline, (before, worker.num_fds(), worker.open_files())
-            time.sleep(0.1)
+        until(lambda: worker.num_fds() <= before + 2)
         assert worker.num_threads() < threads + 600
         assert front.health()["total_buffers"] == 0
 
@@ -369,17 +366,6 @@ def end(opened: list[Client], front: Proxy) -> None:
     while opened:
         opened.pop().vanish(reset=False)
     until(lambda: front.health()["active_requests"] == 0)
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait until it is so; nobody may answer meanwhile."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            if true():
-                return
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.05)
 
 
 # A worker whose pump fails when a file is there.
@@ -409,10 +395,7 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
         env = {**clean_environment(), "TOOL_PROXY_UPSTREAM": upstream, "TOOL_PROXY_HEARTBEAT": "0.2"}
         process = subprocess.Popen(command, env=env, stderr=log)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not answers(f"{proxy.url}/health"):
-            assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
-            time.sleep(0.02)
+        until(lambda: answers(f"{proxy.url}/health"))
         yield proxy
     finally:
         stop(process)
@@ -435,7 +418,7 @@ def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(
         for path, each in zip(paths, readers.all, strict=True):
             body = b"".join(re.findall(rb"[0-9a-f]+\r\n(.*?\n\n)\r\n", each.data.partition(b"\r\n\r\n")[2], re.DOTALL))
             assert ends_in_an_error(path, body), each.data
-        until(lambda: front.health()["worker"] != first)
+        front.workers(but=(first,), count=1)
         upstream.play([answer(completion("So."))])
         upstream.paths["/v1/models"] = [answer({"data": []})]
         with Client.post(front.port, chat(stream=False)) as client, client.answer() as response:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
-from tests.support.helpers import received
-from tests.support.messages_client import CHAT, HERMES, MESSAGES, TOOL, ask, message, reply, said, serving
+from tests.support.messages_client import CHAT, HERMES, MESSAGES, TOOL, ask, reply, serving
+from tests.support.reply import read
 from tests.support.scripted import WRITE_FILE, chat
 
 FRONTS = pytest.mark.parametrize("front", [CHAT, MESSAGES])
@@ -37,17 +36,12 @@ def answered(inside: Inside, front: str, streamed: bool, text: str, result: str 
     messages = history(front, result)
     with serving(reply(streamed, text)) as server:
         if front == MESSAGES:
-            request = ask(messages=messages, tools=[TOOL], stream=streamed)
-            blocks = said(message(inside(server.url).post(MESSAGES, json=request)))
-            texts = [inside_ for kind, inside_ in blocks if kind == "text"]
-            return "".join(texts), [inside_ for kind, inside_ in blocks if kind == "tool_use"]
-        body = chat(messages=messages, tools=[WRITE_FILE], stream=streamed)
-        response = inside(server.url).post(CHAT, json=body)
-        if streamed:
-            seen = received(response.data)[0]
-            return seen.text, seen.calls
-        made = json.loads(response.data)["choices"][0]["message"]
-        return made["content"] or "", made.get("tool_calls") or []
+            body = ask(messages=messages, tools=[TOOL], stream=streamed)
+        else:
+            body = chat(messages=messages, tools=[WRITE_FILE], stream=streamed)
+        data = inside(server.url).post(front, json=body).data
+    seen = read("messages" if front == MESSAGES else "chat", 200, data).choice()
+    return seen.text, seen.calls
 
 
 COPIED = {

@@ -6,7 +6,6 @@ import hashlib
 import os
 import signal
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,11 +20,10 @@ from proxy.dialects.responses.kept import ADVICE
 from proxy.server import shared_file
 from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Inside, start
-from tests.real.processes import answers
 from tests.support.messages_client import HERMES, reply, serving
 from tests.support.responses_checker import calls_of, check_error, text_of
 from tests.support.responses_client import RESPONSES, TOOL, ask, response_of
-from tests.support.scripted import PATIENCE, Upstream
+from tests.support.scripted import Upstream
 
 pytestmark = pytest.mark.once
 
@@ -232,10 +230,7 @@ def test_a_new_worker_keeps_what_was_kept(tmp_path: Path, stack: ExitStack, monk
         id_ = _asked(proxy.url).id
         worker = proxy.health()["worker"]
         os.kill(worker, signal.SIGKILL)
-        deadline = time.monotonic() + PATIENCE
-        while not answers(f"{proxy.url}/health") or proxy.health()["worker"] == worker:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        proxy.workers(but=(worker,), count=1)
         assert _texts(proxy.url, id_) == "Hello"
 
 

@@ -12,6 +12,7 @@ from urllib3.connection import HTTPConnection
 
 from tests.conftest import Inside
 from tests.real.processes import free_port
+from tests.support.reply import read
 from tests.support.scripted import (
     DONE,
     HELD,
@@ -55,9 +56,8 @@ def with_tools(**more: object) -> dict[str, Any]:
     return chat(tools=[WRITE_FILE], **more)
 
 
-def reasons(data: bytes) -> list[str]:
-    found = [json.loads(block[6:]) for block in data.split(b"\n\n") if block.startswith(b"data: {")]
-    return [choice["finish_reason"] for each in found for choice in each["choices"] if choice["finish_reason"]]
+def finish_of(data: bytes) -> str:
+    return read("chat", 200, data).choice().finish
 
 
 def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Inside) -> None:
@@ -68,7 +68,7 @@ def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Insi
         first, second = (seen.json for seen in server.seen)
     assert first == with_tools(tool_choice="auto")
     assert second == {**first, "tool_choice": "none", "skip_special_tokens": False}
-    assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
+    assert response.status_code == 200 and finish_of(response.data) == "tool_calls"
     assert b"im_end" not in response.data
 
 
@@ -116,7 +116,7 @@ def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Insi
         response = inside(server.url).post(CHAT, json=with_tools())
         second = server.seen[1].json
     assert second["tool_choice"] == "none" and "skip_special_tokens" not in second
-    assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
+    assert response.status_code == 200 and finish_of(response.data) == "tool_calls"
     assert response.data.count(b'"role"') <= 1, "nothing of the first try reaches the client"
 
 
@@ -125,7 +125,7 @@ def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: 
     with Upstream([answer(NO_MATCH.replace(b"peg-native", b"Content-only"), 500)], OK) as server:
         client = inside(server.url)
         assert client.post(CHAT, json=with_tools()).status_code == 500
-        assert reasons(client.post(CHAT, json=with_tools()).data) == ["stop"]
+        assert finish_of(client.post(CHAT, json=with_tools()).data) == "stop"
         assert [seen.json for seen in server.seen] == [with_tools(), with_tools()]
 
 
@@ -145,7 +145,7 @@ def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(insi
         server.paths["/v1/models"] = models("llamacpp")
         client = inside(server.url)
         assert DONE not in client.post(CHAT, json=with_tools()).data
-        assert reasons(client.post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert finish_of(client.post(CHAT, json=with_tools()).data) == "tool_calls"
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
 
 
@@ -184,7 +184,7 @@ def test_the_profile_proxy_asks_for_the_raw_text_at_once(inside: Inside) -> None
     with Upstream(RAW) as server:
         server.paths["/v1/models"] = models("vllm")
         rules = 'models:\n  - {match: "*", parse: proxy}\n'
-        assert reasons(inside(server.url, rules).post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert finish_of(inside(server.url, rules).post(CHAT, json=with_tools()).data) == "tool_calls"
         assert server.seen[0].json["tool_choice"] == "none"
 
 

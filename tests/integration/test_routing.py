@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,9 +16,9 @@ from werkzeug.test import TestResponse
 from proxy.config.api_keys import Keys
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
+from tests.support.reply import read
 from tests.support.scripted import (
     DONE,
-    PATIENCE,
     ROLE,
     Client,
     Script,
@@ -72,9 +71,8 @@ def two() -> Iterator[list[Upstream]]:
 
 
 def said(data: bytes) -> str:
-    """The text of a stream."""
-    chunks = [json.loads(line[6:]) for line in data.split(b"\n\n") if line.startswith(b"data: {")]
-    return "".join(each["choices"][0]["delta"].get("content") or "" for each in chunks)
+    """Return the text of a stream."""
+    return read("chat", 200, data).choice().text
 
 
 def messages_body(words: str, *turns: str, **more: Any) -> dict[str, Any]:
@@ -417,7 +415,5 @@ def test_a_reload_takes_another_server_for_a_model(proxy: Start, two: list[Upstr
 
     assert home() == "usual"
     rules.write_text(f"models: [{{match: own, url: '{own.url}'}}]\n")
-    with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)) as operator:
-        operator.request("POST", "/_reload")
-        assert operator.getresponse().status == 200
+    assert front.ask("POST", "/_reload")[0] == 200
     assert home() == "own"

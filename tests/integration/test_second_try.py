@@ -11,6 +11,7 @@ from proxy.engine.engine import Engine
 from tests.conftest import Inside
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.reply import events, read
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -64,35 +65,17 @@ def asked(streamed: bool, **more: Any) -> dict[str, Any]:
 
 
 def said(data: bytes, streamed: bool) -> dict[str, Any]:
-    """What a client makes of a reply in chat: its text, its thoughts, its calls, why it ended, what it took."""
-    if not streamed:
-        body = json.loads(data)
-        (choice,) = body["choices"]
-        message = choice["message"]
-        calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
-        content, thoughts = message["content"] or "", message.get("reasoning") or ""
-        return {
-            **{"text": content, "thoughts": thoughts, "calls": calls, "end": [choice["finish_reason"]]},
-            **{"usage": body["usage"], "ids": {body["id"]}, "roles": 1},
-        }
-    assert data.endswith(DONE) and data.count(DONE) == 1
-    found: dict[str, Any] = {"text": "", "thoughts": "", "calls": [], "end": [], "usage": None}
-    found |= {"ids": set(), "roles": 0}
-    for line in data.decode().splitlines():
-        if not line.startswith("data: {"):
-            continue
-        body = json.loads(line.removeprefix("data: "))
-        found["usage"] = body.get("usage") or found["usage"]
-        found["ids"].add(body["id"])
-        for choice in body["choices"]:
-            given = choice["delta"]
-            found["text"] += given.get("content") or ""
-            found["thoughts"] += given.get("reasoning") or given.get("reasoning_content") or ""
-            found["roles"] += "role" in given
-            names = [call["function"].get("name") for call in given.get("tool_calls") or []]
-            found["calls"] += [name for name in names if name]
-            found["end"] += [choice["finish_reason"]] if choice["finish_reason"] else []
-    return found
+    """Return a chat client's view of a reply: text, reasoning, calls, finish reasons, usage, ids and roles."""
+    bodies = [*events(data)] if streamed else [json.loads(data)]
+    assert not streamed or (data.endswith(DONE) and data.count(DONE) == 1)
+    seen, choices = read("chat", 200, data).choice(), [choice for body in bodies for choice in body["choices"]]
+    return {
+        **{"text": seen.text, "thoughts": seen.thinking, "calls": [name for name, _ in seen.calls]},
+        "end": [choice["finish_reason"] for choice in choices if choice["finish_reason"]],
+        "usage": next((body["usage"] for body in reversed(bodies) if body.get("usage")), None),
+        "ids": {body["id"] for body in bodies},
+        "roles": sum("role" in choice.get("delta", choice.get("message")) for choice in choices),
+    }
 
 
 def models(owner: str) -> Script:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Proxy, start
+from tests.conftest import Proxy, start, until
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
     DONE,
@@ -54,15 +52,6 @@ class Two:
     upstream: Upstream
     folder: Path
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers (names in lower case) and body; each time over a connection of its own."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        with closing(http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)) as client:
-            client.request(method, path, data, given)
-            response = client.getresponse()
-            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
-
     def raw(self, *lines: str) -> bytes:
         """The answer to a request of these very lines."""
         with socket.create_connection(("127.0.0.1", self.proxy.port), PATIENCE) as client:
@@ -76,28 +65,10 @@ class Two:
     def samples(self) -> dict[str, float]:
         """What a scrape finds; the model server is asked which models it has."""
         self.upstream.paths.setdefault("/v1/models", MODELS)
-        status, _, found = self.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
+        status, _, found = self.proxy.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
         assert status == 200, found
         lines = [line for line in found.decode().splitlines() if not line.startswith("#")]
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
-
-    def workers(self, but: frozenset[int] = frozenset()) -> dict[int, dict[str, Any]]:
-        """What /health of two workers says, by process id, none of them one of `but`."""
-        seen: dict[int, dict[str, Any]] = {}
-        deadline = time.monotonic() + PATIENCE
-        while len(seen) < 2:
-            assert time.monotonic() < deadline, seen
-            with contextlib.suppress(OSError):
-                health = self.proxy.health()
-                seen |= {} if health["worker"] in but else {health["worker"]: health}
-        return seen
-
-    def until(self, true: Callable[[], bool]) -> None:
-        """Wait until it is."""
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
 
 def entry(name: str, key: str, **more: int) -> str:
@@ -143,18 +114,18 @@ def shared(_one: Two) -> Two:
 def test_all_workers_share_what_a_key_may(two: Two) -> None:
     bob = {"Authorization": "Bearer key-of-bob"}
     two.upstream.play(*[[answer(completion("a"))]] * 3)
-    statuses = [two.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
+    statuses = [two.proxy.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
     assert statuses == [200] * 3 + [429] * 5
-    status, headers, _ = two.ask("POST", MESSAGES, ask(), **bob)
+    status, headers, _ = two.proxy.ask("POST", MESSAGES, ask(), **bob)
     assert status == 429 and 1 <= int(headers["retry-after"]) <= 61
     assert len(two.upstream.seen) == 3
-    two.until(lambda: two.samples()['tool_proxy_denied_total{reason="rate"}'] == 6)
+    until(lambda: two.samples()['tool_proxy_denied_total{reason="rate"}'] == 6)
 
 
 def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: Two) -> None:
     keys = two.folder / "keys.yaml"
     keys.write_text(entry("bob", "key-of-bob", streams=2))
-    assert two.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
+    assert two.proxy.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
     gate = two.upstream.gate()
     script: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
     two.upstream.play(script, script, FINE)
@@ -166,11 +137,11 @@ def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: 
         assert [each.status for each in answers] == [200, 200]
         assert two.samples()["tool_proxy_active_streams"] == 2
         for _ in range(4):
-            assert two.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 429
-        for pid in two.workers():
+            assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 429
+        for pid in two.proxy.workers():
             os.kill(pid, signal.SIGKILL)
-        two.until(lambda: two.samples()["tool_proxy_active_streams"] == 0)
-        assert two.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 200
+        until(lambda: two.samples()["tool_proxy_active_streams"] == 0)
+        assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 200
 
 
 def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None:
@@ -180,19 +151,19 @@ def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None
 
     def four_more(total: int) -> None:
         for _ in range(4):
-            assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 200
-        two.until(lambda: two.samples()[name] == total)
+            assert two.proxy.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 200
+        until(lambda: two.samples()[name] == total)
 
     four_more(4)
-    before = two.workers()
+    before = two.proxy.workers()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    two.workers(but=frozenset(before))
+    two.proxy.workers(but=before)
     four_more(8)
-    before = two.workers()
+    before = two.proxy.workers()
     master = int(Path(f"/proc/{next(iter(before))}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(master, signal.SIGHUP)
-    two.workers(but=frozenset(before))
+    two.proxy.workers(but=before)
     four_more(12)
     assert two.samples()["tool_proxy_rules_in_force"] == 1
 
@@ -202,22 +173,22 @@ def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Tw
     admin = {"Authorization": f"Bearer {ADMIN}"}
     keys = two.folder / "keys.yaml"
     keys.write_text(entry("carol", "key-of-carol"))
-    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 401
-    assert two.ask("POST", "/_reload", **admin)[0] == 200
+    assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 401
+    assert two.proxy.ask("POST", "/_reload", **admin)[0] == 200
     for _ in range(4):
-        assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
-        assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 401
+        assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+        assert two.proxy.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 401
     keys.write_text("- {name: dave, sha256: key-of-dave}\n")
-    status, _, told = two.ask("POST", "/_reload", **admin)
+    status, _, told = two.proxy.ask("POST", "/_reload", **admin)
     assert status == 422 and b"keys.yaml:1: sha256 of" in told and b"key-of-dave" not in told
-    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+    assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
     assert two.samples()["tool_proxy_rules_in_force"] == 0
     # A worker that replaces another one has the keys that are in force, not those of the file.
-    before = two.workers()
+    before = two.proxy.workers()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    two.workers(but=frozenset(before))
-    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+    two.proxy.workers(but=before)
+    assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
 
 
 SECRETS = (
@@ -257,15 +228,15 @@ def test_no_secret_gets_into_a_log_a_capture_the_audit_or_an_error(two: Two) -> 
                     body: Any = ask(system="word-in-body-4", tools=[{"name": "read", "input_schema": {}}])
                 else:
                     body = chat("word-in-body-4", stream=False, tools=tools)
-                status, _, found = two.ask("POST", f"{path}?key=word-in-query-3", body, **headers)
+                status, _, found = two.proxy.ask("POST", f"{path}?key=word-in-query-3", body, **headers)
                 # What a model says is its client's own.
                 answers += found if status >= 400 else b""
     # Where a key does not belong.
     two.upstream.play()
     for path in (f"/v1/models/{ALICE}", f"/{ALICE}", f"/for/{ALICE}/v1/models"):
-        _, _, found = two.ask("GET", path, Authorization=f"Bearer {ALICE}")
+        _, _, found = two.proxy.ask("GET", path, Authorization=f"Bearer {ALICE}")
         answers += found
-    two.ask("POST", CHAT, chat(model=ALICE), Authorization=f"Bearer {ALICE}", X_Request_Id=f"{ALICE} x")
+    two.proxy.ask("POST", CHAT, chat(model=ALICE), Authorization=f"Bearer {ALICE}", X_Request_Id=f"{ALICE} x")
     for lines in LINES:
         two.raw(lines)
     two.samples()
@@ -292,10 +263,10 @@ def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
     said = {"error": {"message": EVIL, "type": EVIL}}
     shared.upstream.play([answer(completion("a"))], [answer(said, 400)], FINE)
     for _ in range(3):
-        shared.ask("POST", CHAT, chat(model=EVIL), x_api_key=ALICE)
-    shared.ask("GET", "/v1/models/x%0d%0aINFO%20id=forged%1b%5b31m%e2%80%a8", x_api_key=ALICE)
-    shared.ask("GET", "/for/x%0aINFO%20id=forged/v1/models", x_api_key=ALICE)
-    shared.ask("GET", "/x%0aINFO id=forged".replace(" ", "%20"), X_Request_Id="x INFO id=forged")
+        shared.proxy.ask("POST", CHAT, chat(model=EVIL), x_api_key=ALICE)
+    shared.proxy.ask("GET", "/v1/models/x%0d%0aINFO%20id=forged%1b%5b31m%e2%80%a8", x_api_key=ALICE)
+    shared.proxy.ask("GET", "/for/x%0aINFO%20id=forged/v1/models", x_api_key=ALICE)
+    shared.proxy.ask("GET", "/x%0aINFO id=forged".replace(" ", "%20"), X_Request_Id="x INFO id=forged")
     shared.raw("GET /\x1b[31mINFO HTTP/1.1\x0bINFO id=forged")
     shared.raw("GET / HTTP/1.1", "Host: x", "X-Request-Id: a\x1b[31m")
     log = shared.proxy.logged("/for/")
@@ -349,7 +320,7 @@ def test_what_two_servers_could_read_in_two_ways_is_refused(shared: Two, lines: 
     ],
 )
 def test_no_path_leads_anywhere_else_on_the_model_server(shared: Two, path: str) -> None:
-    status, _, _ = shared.ask("GET", path, x_api_key=ALICE)
+    status, _, _ = shared.proxy.ask("GET", path, x_api_key=ALICE)
     assert status in ((401,) if path == "//metrics" else (400, 404, 599))  # 401: our own path, spelled in another way
     assert [seen.path for seen in shared.upstream.seen] in ([], ["/v1/models/@evil:80"])
 
@@ -375,8 +346,8 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     with ExitStack() as stack, Upstream(FINE, [answer({"error": {"message": "x"}}, 503)]) as upstream:
         proxy = start(upstream.url, "--log-format", "json", folder=tmp_path, stack=stack)
         two = Two(proxy, upstream, tmp_path)
-        two.ask("POST", CHAT, chat(model=EVIL), X_Request_Id="r1")
-        two.ask("POST", CHAT, chat(), X_Request_Id="r2")
+        two.proxy.ask("POST", CHAT, chat(model=EVIL), X_Request_Id="r1")
+        two.proxy.ask("POST", CHAT, chat(), X_Request_Id="r2")
         two.raw("GET / HTTP/1.1 x")
         log = proxy.logged('"id": "r1"') and proxy.logged('"id": "r2"')
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
@@ -399,4 +370,4 @@ def test_a_client_that_leaves_is_told_in_the_log_and_the_metrics(two: Two) -> No
                 with client.answer() as found:
                     assert found.status == 200 and found.read(1)
         assert f"gone={when}" in two.proxy.logged(f"gone={when}")
-        two.until(lambda when=when: two.samples().get(f'tool_proxy_disconnects_total{{when="{when}"}}') == 1)  # type: ignore[misc]
+        until(lambda when=when: two.samples().get(f'tool_proxy_disconnects_total{{when="{when}"}}') == 1)  # type: ignore[misc]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
+from tests.support.reply import read
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -31,17 +31,10 @@ TEXT = f'<tool_call>{{"name": "write_file", "arguments": {ARGUMENTS}}}</tool_cal
 STRUCTURED = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}
 
 
-def got(data: bytes, streamed: bool) -> tuple[str, list[str], bool]:
-    """The text, the finish reasons, and whether a structured call came."""
-    if not streamed:
-        (choice,) = json.loads(data)["choices"]
-        return choice["message"]["content"], [choice["finish_reason"]], bool(choice["message"].get("tool_calls"))
-    assert data.endswith(DONE)
-    bodies = [json.loads(line.removeprefix("data: ")) for line in data.decode().splitlines() if line[:7] == "data: {"]
-    choices = [choice for body in bodies for choice in body["choices"]]
-    said = "".join(choice["delta"].get("content") or "" for choice in choices)
-    reasons = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
-    return said, reasons, any(choice["delta"].get("tool_calls") for choice in choices)
+def got(data: bytes) -> tuple[str, str, bool]:
+    """Return the text, the finish reason, and whether a structured call was sent."""
+    seen = read("chat", 200, data).choice()
+    return seen.text, seen.finish, bool(seen.calls)
 
 
 STREAMS: dict[str, tuple[Script, Script]] = {
@@ -62,10 +55,8 @@ def test_each_call_is_text(inside: Inside, name: str, streamed: bool) -> None:
     with Upstream(script, script) as server:
         client = inside(server.url, rules=RULES)
         body = chat(tools=[WRITE_FILE], stream=streamed)
-        said, reasons, structured = got(client.post("/for/plain/v1/chat/completions", json=body).data, streamed)
-        assert (said, reasons, structured) == (CALL, ["stop"], False)
-        _, reasons, structured = got(client.post("/v1/chat/completions", json=body).data, streamed)
-        assert (reasons, structured) == (["tool_calls"], True), "for all others they are as ever"
+        assert got(client.post("/for/plain/v1/chat/completions", json=body).data) == (CALL, "stop", False)
+        assert got(client.post("/v1/chat/completions", json=body).data)[1:] == ("tool_calls", True), "other clients"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -75,8 +66,8 @@ def test_the_text_around_them_stays_and_several_are_several(inside: Inside, stre
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE], stream=streamed)
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    found, reasons, structured = got(data, streamed)
-    assert found.startswith("I write.") and found.count(CALL) == 2 and reasons == ["stop"] and not structured
+    found, finished, structured = got(data)
+    assert found.startswith("I write.") and found.count(CALL) == 2 and finished == "stop" and not structured
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -97,5 +88,5 @@ def test_a_call_that_is_cut_is_not_said(inside: Inside) -> None:
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE])
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    said, reasons, structured = got(data, True)
-    assert "</tool_call>" not in said and reasons == ["length"] and not structured
+    said, finished, structured = got(data)
+    assert "</tool_call>" not in said and finished == "length" and not structured

@@ -17,6 +17,7 @@ from tests.conftest import Inside, Proxy, start
 from tests.real.llama import LlamaServer
 from tests.support.helpers import received
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.reply import read
 from tests.support.responses_client import RESPONSES, ask, response_of
 from tests.support.responses_client import TOOL as RESPONSES_TOOL
 from tests.support.scripted import (
@@ -62,15 +63,8 @@ def in_chat(inside: Inside, rules: str, said: str, *, streamed: bool, **more: An
         response = inside(server.url, rules).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE], **more))
         assert response.status_code == 200
         asked = json.loads(server.seen[0].body)
-    if streamed:
-        got = received(response.data)[0]
-        calls = [(call.name, json.loads(call.arguments)) for call in got.tool_calls.values()]
-        return (got.reasoning, got.text, calls, got.finish), asked
-    (choice,) = json.loads(response.data)["choices"]
-    message = choice["message"]
-    listed = message.get("tool_calls") or []
-    calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in listed]
-    return (message.get("reasoning_content", ""), message["content"], calls, choice["finish_reason"]), asked
+    seen = read("chat", 200, response.data).choice()
+    return (seen.thinking, seen.text, seen.calls, seen.finish), asked
 
 
 WANTED = (THOUGHT, "I will.\n", [("write_file", {"path": "a", "content": "b"})], "tool_calls")
@@ -142,11 +136,8 @@ def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str,
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
         client, streamed = inside(server.url, rules), size > 0
         if front == CHAT:
-            data = client.post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data
-            message = json.loads(data)["choices"][0]["message"] if not streamed else None
-            got = received(data)[0] if streamed else None
-            whole = (message.get("reasoning_content", ""), message["content"] or "") if message else ()
-            assert ((got.reasoning, got.text) if got else whole) == ((OPEN_RULES[rules], "") if rules else ("", OPEN))
+            seen = read("chat", 200, client.post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data).choice()
+            assert (seen.thinking, seen.text) == ((OPEN_RULES[rules], "") if rules else ("", OPEN))
         elif front == MESSAGES:
             body = {"model": "tiny", "max_tokens": 99, "tools": [TOOL], "messages": [{"role": "user", "content": "Hi"}]}
             data = client.post(MESSAGES, json={**body, "stream": streamed}).data
@@ -187,12 +178,8 @@ def test_reasoning_under_an_alias_is_that_of_the_family(inside: Inside, family: 
         with Upstream(serving(said, streamed=streamed)) as server:
             server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
             response = inside(server.url, PARSED).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE]))
-        if streamed:
-            got = received(response.data)[0]
-            assert (got.reasoning, got.text) == told
-        else:
-            message = json.loads(response.data)["choices"][0]["message"]
-            assert (message.get("reasoning_content", ""), message["content"]) == told
+        seen = read("chat", 200, response.data).choice()
+        assert (seen.thinking, seen.text) == told
 
 
 PLAIN = ["Hello.", "The tag <think> opens it.</think>", "a</think>b", "<answer>a</answer>", "<response>a</response>"]
