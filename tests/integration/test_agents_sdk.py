@@ -10,7 +10,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-import agents
 import openai
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, Runner, function_tool
@@ -18,8 +17,6 @@ from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunC
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
-from tests.support.scripted import SSE, Act, Script, answer, chunked, opened
-from tests.support.scripted import arguments as fragment
 
 pytestmark = pytest.mark.once
 
@@ -93,23 +90,3 @@ def test_function_tools_are_run_in_front_of_a_real_server(
     made = sorted(ran.calls, key=lambda given: str(given["path"]))
     assert (ran.said, made) == ("Done.", [given for _, given in calls])
     assert ran.items.count("tool_call_item") == ran.items.count("tool_call_output_item") == len(calls)
-
-
-@WAYS
-def test_reasoning_and_text_beside_the_call_do_no_harm(front: Front, api: str, streamed: bool) -> None:
-    """Each API has them in its own way; the call is run all the same, once."""
-    front.upstream.play(reply(streamed, f"<think>hm</think>I write it.\n{HERMES}"), reply(streamed, "All done."))
-    # The tokens of its thoughts are asked for, and not known.
-    front.upstream.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
-    ran = run(front.proxy, api, streamed)
-    assert (ran.said, ran.calls) == ("All done.", [INPUT])
-
-
-def test_a_reply_that_breaks_off_ends_the_run_and_calls_nothing(front: Front) -> None:
-    """`response.failed`: the SDK raises, and half a call was not run (C4)."""
-    half: Script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
-    front.upstream.play(half)
-    front.upstream.paths[MODELS] = cards("tiny")
-    with pytest.raises(agents.ModelBehaviorError):
-        run(front.proxy, "responses", streamed=True)
-    assert len(front.upstream.seen) == 1

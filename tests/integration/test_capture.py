@@ -15,11 +15,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from proxy import __version__
-from proxy.cli import main as cli
 from proxy.exchange import capture
 from proxy.exchange.capture import read_capture
 from tests.conftest import Inside, Start
-from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
     PATIENCE,
@@ -210,27 +208,6 @@ def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_pa
             thread.join(PATIENCE)
     bodies = {read_capture(file.read_bytes(), "a file").body for file in files(tmp_path)}
     assert bodies == {ROLE + text(f"reply {number}") + finish() + DONE for number in range(12)}
-
-
-class Became(Exception):
-    """Instead of the exec: the environment of what the process would have become."""
-
-
-def test_a_relative_folder_is_taken_from_where_the_command_was_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def become(_: str, __: object, env: dict[str, str]) -> None:
-        raise Became(env["TOOL_PROXY_CAPTURE"])
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "execve", become)
-    monkeypatch.setattr(os, "chdir", lambda _: None)
-    monkeypatch.setenv("PWD", str(tmp_path))
-    (tmp_path / "rules.yaml").write_text("")
-    with Upstream() as server, pytest.raises(Became) as became:
-        words = ["--capture", "new/folder", "--port", str(free_port()), "--upstream", server.url]
-        cli.main(["serve", *words])
-    assert became.value.args == (str(tmp_path / "new" / "folder"),)
 
 
 @pytest.mark.slow

@@ -340,9 +340,10 @@ def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
     import trustme  # noqa: PLC0415
 
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    env = served("--upstream-ca", "ca.pem", "--audit-file", "a.jsonl").env
+    env = served("--upstream-ca", "ca.pem", "--audit-file", "a.jsonl", "--capture", "new/folder").env
     assert env["TOOL_PROXY_UPSTREAM_CA"] == f"{tmp_path}/ca.pem"
     assert env["TOOL_PROXY_AUDIT_FILE"] == f"{tmp_path}/a.jsonl"
+    assert env["TOOL_PROXY_CAPTURE"] == f"{tmp_path}/new/folder"
 
 
 @pytest.mark.usefixtures("serve")

@@ -13,7 +13,9 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event
 from proxy.exchange.reply_stream import StreamReply
 from tests.conftest import Front, Inside, Start, until
+from tests.faults.bench import MODELS
 from tests.real.processes import free_port
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -96,45 +98,8 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
 # Answers of the wrong kind.
 
 
-@pytest.mark.parametrize("at", [1, 3])
-def test_a_defect_of_the_engine_lets_an_unchanged_reply_go_on_as_it_came(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: int
-) -> None:
-    """C6."""
-    break_at(monkeypatch, at)
-    events = [ROLE, text("a"), text("b"), finish(), DONE]
-    with Upstream(stream(*events)) as server:
-        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]))
-    assert (response.status_code, response.data) == (200, b"".join(events))
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_defect_of_the_engine_after_a_change_is_an_error_event(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """C6: a call was found in the text, so the rest cannot go on as the server's own bytes."""
-    break_at(monkeypatch, 4)
-    with Upstream(stream(ROLE, text(HERMES), text("\nThat is all."), finish(), DONE)) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert b"write_file" in data and DONE not in data and b'"finish_reason":"' not in data
-    assert "error" in json.loads(data.rstrip(b"\n").rpartition(b"\n\n")[2][6:])
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_defect_of_the_engine_leaves_a_whole_answer_as_it_came(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """C6: nothing of it was changed so far, so the reply goes on as the upstream's own."""
-    break_at(monkeypatch, 1)
-    body = json.dumps(completion("word")).encode()
-    with Upstream([answer(body)]) as server:
-        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=False))
-    assert "ZeroDivisionError" in caplog.text
-    assert (response.status_code, response.data) == (200, body)
-
-
 def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the engine raise at its so many-th chunk, which it never should."""
+    """Let the engine raise at its n-th chunk."""
     feed, count = Engine.feed, iter(range(1, 1000))
 
     def broken(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
@@ -143,6 +108,37 @@ def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         return feed(self, chunk)
 
     monkeypatch.setattr(Engine, "feed", broken)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("said", ["word", HERMES])
+def test_a_defect_of_the_engine_never_looks_like_success(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, dialect: Dialect, said: str
+) -> None:
+    """C6: an unchanged chat reply continues as received; any other ends in an error."""
+    break_at(monkeypatch, 3)
+    events = [ROLE, text(said), text("\nThat is all."), finish(), DONE]
+    with Upstream(stream(*events)) as server:
+        server.paths["/v1/models"] = [MODELS]
+        data = inside(server.url).post(dialect.path, json=dialect.ask(streamed=True, tools=True)).data
+    assert "ZeroDivisionError" in logged.text and b"ZeroDivisionError" not in data
+    if dialect.name == "chat" and said == "word":
+        assert data == b"".join(events)
+    else:
+        told = dialect.stream(data)
+        assert told.failed and b'chat.completion"' not in data and (told.text, told.calls) != ("", [])
+
+
+def test_a_defect_of_the_engine_leaves_a_whole_answer_unchanged(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    """C6."""
+    break_at(monkeypatch, 1)
+    body = json.dumps(completion("word")).encode()
+    with Upstream([answer(body)]) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=False))
+    assert "ZeroDivisionError" in logged.text
+    assert (response.status_code, response.data) == (200, body)
 
 
 def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(inside: Inside) -> None:

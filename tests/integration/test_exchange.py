@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from werkzeug.test import TestResponse
 
 from tests.conftest import Inside
 from tests.faults.bench import MODELS
@@ -22,7 +21,6 @@ from tests.support.scripted import (
     SSE,
     USAGE,
     WRITE_FILE,
-    Act,
     Script,
     Upstream,
     answer,
@@ -39,12 +37,6 @@ from tests.support.scripted import (
 CHAT = "/v1/chat/completions"
 PING = b": ping\n\n"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
-
-
-def broke_off(data: bytes) -> bool:
-    """Return whether the last event is an error, and nothing means success (U11)."""
-    *_, last = events(data)
-    return "error" in last and DONE not in data and not read("chat", 200, data).choice().finish
 
 
 def said(data: bytes) -> str:
@@ -92,58 +84,22 @@ def ending() -> Script:
     return [chunked(finish()), chunked(DONE), LAST]
 
 
-@pytest.mark.slow
-def test_the_first_text_is_not_delayed(inside: Inside) -> None:
-    """It is there before the model server says more; how soon is for the benchmarks to say."""
-    with Upstream() as server:
-        before, behind = server.gate(), server.gate()
-        server.play([SSE + chunked(ROLE), before, chunked(text("So")), behind, *ending()])
-        # No ping brings the head instead.
-        response = Opening(inside(server.url, heartbeat=2 * PATIENCE), chat(tools=[WRITE_FILE]))
-        before.wait()
-        before.open()
-        assert response.first().status_code == 200
-        behind.open()
-        response.close()
-
-
-class Opening:
-    """A POST in a thread of its own: the test client gives nothing before the first part is there."""
-
-    def __init__(self, client: Any, body: object) -> None:
-        self._response: TestResponse | None = None
-
-        def post() -> None:
-            self._response = client.post(CHAT, json=body, buffered=False)
-
-        self._thread = threading.Thread(target=post)
-        self._thread.start()
-
-    def first(self) -> TestResponse:
-        self._thread.join(PATIENCE)
-        assert self._response is not None
-        return self._response
-
-    def close(self) -> None:
-        response = self.first()
-        assert response.data
-        response.close()
-
-    @property
-    def waits(self) -> bool:
-        return self._thread.is_alive()
-
-
-def test_the_200_waits_for_content_and_a_role_waits_with_it(inside: Inside) -> None:
-    with Upstream() as server:
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_the_status_waits_for_content(inside: Inside, dialect: Dialect) -> None:
+    """U12: until then, an error can still be a status."""
+    with Upstream() as server, ThreadPoolExecutor(1) as pool:
         gate = server.gate()
         server.play([SSE + chunked(ROLE) + chunked(b": hello\n\n"), gate, chunked(text("a")), *ending()])
-        opening = Opening(inside(server.url), chat(tools=[WRITE_FILE]))
+        server.paths["/v1/models"] = [MODELS]
+        client = inside(server.url)
+        opening = pool.submit(client.post, dialect.path, json=dialect.ask(streamed=True, tools=True))
         gate.wait()
-        opening._thread.join(0.1)
-        assert opening.waits
+        with pytest.raises(TimeoutError):
+            opening.result(0.1)
         gate.open()
-        assert opening.first().data == ROLE + b": hello\n\n" + text("a") + finish() + DONE
+        data = opening.result(PATIENCE).data
+    assert dialect.stream(data).text == "a"
+    assert dialect.name != "chat" or data == ROLE + b": hello\n\n" + text("a") + finish() + DONE
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -187,21 +143,6 @@ def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> Non
     for beat in beats:
         assert beat["object"] == "chat.completion.chunk" and beat["id"] == "chatcmpl-1" and beat["model"] == "tiny"
         assert beat["choices"][0]["finish_reason"] is None
-
-
-def test_a_break_in_the_same_read_as_text_loses_no_text(inside: Inside) -> None:
-    """U11."""
-    with Upstream([SSE + chunked(ROLE) + chunked(text("a")) + b"zz\r\n"]) as server:
-        data = inside(server.url).post(CHAT, json=chat()).data
-    assert said(data) == "a" and broke_off(data)
-
-
-def test_a_held_call_that_breaks_off_goes_as_text_and_then_the_error(inside: Inside) -> None:
-    """C4: only a call not yet opened can go back to text."""
-    with Upstream([SSE, chunked(ROLE), chunked(text(HERMES[:40])), 0.02, Act.RST]) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert said(data) == HERMES[:40]
-    assert broke_off(data)
 
 
 @pytest.mark.parametrize("value", ["text/event-stream", "TEXT/EVENT-STREAM; charset=utf-8", "text/event-stream;x"])

@@ -27,31 +27,20 @@ import psutil
 import pytest
 
 from tests.conftest import Start, until
+from tests.faults import scripts
 from tests.faults.around import descriptors, master_of, serves, started, under_way
 from tests.faults.bench import MODELS, SHOWN, Answer, Bench, Benches, Faulty, Watch, every, gone, many, read, request
 from tests.faults.scripts import (
-    BOMBS,
-    BREAKS,
-    CALLED,
     CHUNKED,
     COMPLETION,
-    FORMS,
-    HALVES,
     HERMES,
-    HOP,
     HTML,
     INPUT,
     JSON,
     LONG,
-    MOMENTS,
-    NO_SUCCESS,
-    ODD,
-    OURS,
-    REFUSALS,
     REPLY,
     SAID,
     TE,
-    WAITS,
     WHOLE,
     WORDS,
     A,
@@ -220,7 +209,7 @@ def test_u4_it_closes_before_it_answers(usual: Bench, dialect: Dialect, streamed
 
 @EACH
 @MODES
-@table(REFUSALS)
+@table(scripts.REFUSALS)
 def test_u5_it_refuses(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[object, int]) -> None:
     body, status = fault
     given = usual.ask(dialect, [answer(body, status)], streamed=streamed)
@@ -273,7 +262,7 @@ def test_u8_it_points_elsewhere(usual: Bench, dialect: Dialect, streamed: bool, 
 
 @EACH
 @MODES
-@table(NO_SUCCESS)
+@table(scripts.NO_SUCCESS)
 def test_u9_its_success_is_none(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
     usual.ask(dialect, fault[0], streamed=streamed).fails(fault[1])
 
@@ -317,7 +306,7 @@ def judge_broken(given: Answer, status: int = 502) -> Told:
 
 @pytest.mark.slow
 @EACH
-@table(MOMENTS)
+@table(scripts.MOMENTS)
 def test_u10_it_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
     said, tools = fault
     given = hasty.ask(dialect, [*said, Act.EXPECT_CLOSE], streamed=True, tools=tools)
@@ -339,15 +328,16 @@ def test_u10_a_whole_answer_stalls(hasty: Bench, dialect: Dialect, fault: Faulty
 
 
 @EACH
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-@table(MOMENTS)
+@pytest.mark.parametrize("way", scripts.BREAKS.values(), ids=scripts.BREAKS.keys())
+@table(scripts.MOMENTS)
 def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: list[Action]) -> None:
     said, tools = fault
-    judge_broken(usual.ask(dialect, [*said, *way], streamed=True, tools=tools))
+    told = judge_broken(usual.ask(dialect, [*said, *way], streamed=True, tools=tools))
+    assert said is not scripts.MOMENTS["in a call held as text"][0] or told.text == f"So. {HERMES[:60]}"
 
 
 @EACH
-@table({name: said for name, (said, tools) in MOMENTS.items() if tools})
+@table({name: said for name, (said, tools) in scripts.MOMENTS.items() if tools})
 def test_u11_its_length_is_short(usual: Bench, dialect: Dialect, fault: Faulty) -> None:
     events_ = [unchunked(each) if isinstance(each, bytes) else each for each in fault[1:]]
     script = [head(200, {"Content-Type": "text/event-stream", "Content-Length": "9999"}), *events_]
@@ -359,7 +349,7 @@ def test_u11_its_length_is_short(usual: Bench, dialect: Dialect, fault: Faulty) 
     {
         "a short length": [answer(COMPLETION, headers={"Content-Length": "9999"})],
         "a short length, RST": [answer(COMPLETION, headers={"Content-Length": "9999"}), 0.02, Act.RST],
-        **{name: [head(200, {**JSON, **CHUNKED}), chunked(COMPLETION), *way] for name, way in BREAKS.items()},
+        **{name: [head(200, {**JSON, **CHUNKED}), chunked(COMPLETION), *way] for name, way in scripts.BREAKS.items()},
     }
 )
 def test_u11_a_whole_answer_breaks_off(usual: Bench, dialect: Dialect, fault: Faulty) -> None:
@@ -386,7 +376,7 @@ def test_u12_an_error_comes_first(usual: Bench, dialect: Dialect, before: bytes,
 
 @EACH
 @pytest.mark.parametrize("way", [[chunked(DONE), LAST], [LAST], [Act.EXPECT_CLOSE]], ids=["[DONE]", "end", "open"])
-@table(MOMENTS)
+@table(scripts.MOMENTS)
 def test_u12_an_error_follows(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: list[Action]) -> None:
     said, tools = fault
     given = usual.ask(dialect, [*said, chunked(failing(500)), *way], streamed=True, tools=tools)
@@ -394,7 +384,7 @@ def test_u12_an_error_follows(usual: Bench, dialect: Dialect, fault: tuple[Fault
 
 
 @EACH
-@table(MOMENTS)
+@table(scripts.MOMENTS)
 def test_u13_nothing_says_that_it_is_done(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
     said, tools = fault
     judge_broken(usual.ask(dialect, [*said, LAST], streamed=True, tools=tools))
@@ -418,7 +408,7 @@ def test_u13_one_of_the_two_is_enough(usual: Bench, dialect: Dialect, tools: boo
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table({name: way for name, way in BREAKS.items() if name != "RST"})
+@table({name: way for name, way in scripts.BREAKS.items() if name != "RST"})
 def test_u13_a_finish_is_not_enough(usual: Bench, dialect: Dialect, tools: bool, fault: list[Action]) -> None:
     """C4: the body has to end properly too."""
     given = usual.ask(dialect, [*SAID, SHOWN, chunked(finish()), *fault], streamed=True, tools=tools)
@@ -435,7 +425,7 @@ def test_u13_a_whole_answer_without_a_finish(usual: Bench, dialect: Dialect) -> 
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table(FORMS)
+@table(scripts.FORMS)
 def test_u14_any_form_of_a_stream_is_read(usual: Bench, dialect: Dialect, tools: bool, fault: list[bytes]) -> None:
     told = usual.ask(dialect, [SSE, *map(chunked, fault), LAST], streamed=True, tools=tools).succeeds()
     assert (told.text, told.finish, told.odd) == (f"{WORDS}llo", "stop", 0)
@@ -523,7 +513,7 @@ def test_u14_a_whole_answer_of_64_mib(usual: Bench, dialect: Dialect, size: int,
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table(ODD)
+@table(scripts.ODD)
 def test_u15_an_event_that_nobody_knows_disturbs_nothing(
     usual: Bench, dialect: Dialect, tools: bool, fault: bytes
 ) -> None:
@@ -533,7 +523,7 @@ def test_u15_an_event_that_nobody_knows_disturbs_nothing(
 
 
 @EACH
-@table(CALLED)
+@table(scripts.CALLED)
 def test_u15_odd_calls_are_repaired(usual: Bench, dialect: Dialect, fault: tuple[list[bytes], int]) -> None:
     said, count = fault
     told = usual.ask(dialect, stream(ROLE, *said, finish("tool_calls"), DONE), streamed=True).succeeds()
@@ -599,7 +589,11 @@ def test_u16_it_compresses_although_nobody_asked(
 @EACH
 @MODES
 def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: Dialect, streamed: bool) -> None:
-    first = with_headers(stream(*REPLY), HOP | OURS) if streamed else [answer(completion("So."), headers=HOP | OURS)]
+    first = (
+        with_headers(stream(*REPLY), scripts.HOP | scripts.OURS)
+        if streamed
+        else [answer(completion("So."), headers=scripts.HOP | scripts.OURS)]
+    )
     given = usual.ask(dialect, first, streamed=streamed)
     given.succeeds()
     assert "secret" not in str(given.headers) and "x-foo" not in given.headers
@@ -685,7 +679,7 @@ LEAVES = pytest.mark.parametrize(
 
 @EACH
 @LEAVES
-@table(WAITS)
+@table(scripts.WAITS)
 def test_k1_it_leaves(
     usual: Bench, dialect: Dialect, fault: tuple[list[Action], bool], leave: Callable[[Client], float]
 ) -> None:
@@ -799,7 +793,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
 
 @pytest.mark.slow
 @EACH
-@table(HALVES)
+@table(scripts.HALVES)
 def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """As many as there are threads; they lose them when their time is over."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", f"STALL_SECONDS={HELD:g}", "BODY_SECONDS=1", "HEAD_SECONDS=1")
@@ -985,7 +979,7 @@ def test_k5_an_odd_request_that_can_be_read(usual: Bench, dialect: Dialect, stre
 
 @EACH
 @MODES
-@table(BOMBS)
+@table(scripts.BOMBS)
 def test_k5_a_reply_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
     """It is text, all of it, and read in bounded time."""
     parts = [fault[at : at + 20_000] for at in range(0, len(fault), 20_000)]
@@ -1044,7 +1038,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
 
 @pytest.mark.slow
 @EACH
-@table({name: half for name, half in HALVES.items() if b"\r\n\r\n" in half})
+@table({name: half for name, half in scripts.HALVES.items() if b"\r\n\r\n" in half})
 def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """It is told so, and the model server is not asked."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", "BODY_SECONDS=1")

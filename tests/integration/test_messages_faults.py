@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from proxy.dialects.messages.blocks import Blocks
-from proxy.engine.engine import Engine
-from proxy.engine.events import Chunk, Event
+from proxy.engine.events import Event
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import (
-    HERMES,
     MESSAGES,
     MODELS,
     TOOL,
@@ -32,8 +30,6 @@ from tests.support.scripted import (
     LAST,
     ROLE,
     SSE,
-    Act,
-    Script,
     answer,
     chunked,
     delta,
@@ -94,26 +90,6 @@ def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
 
 
 # In the stream: the error event, behind the end of the block that is open.
-
-BREAKS: dict[str, Script] = {
-    "RST": [0.02, Act.RST],
-    "FIN": [],
-    "a cut chunk": [b"30\r\ndata: {"],
-    "a bad chunk": [b"zz\r\n"],
-    "half an event": [chunked(b'data: {"choi'), LAST],
-    "no finish": [LAST],
-    "an error event": [chunked(error_event()), chunked(DONE), LAST],
-    "an error event without an end": [chunked(error_event()), Act.EXPECT_CLOSE],
-    "given up": [chunked(finish("abort") + DONE), LAST],
-}
-
-
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-def test_a_held_call_goes_as_text_before_the_error(inside: Inside, way: Script) -> None:
-    with serving([SSE, chunked(ROLE), chunked(text("So. ")), chunked(text(HERMES[:40])), 0.02, *way]) as server:
-        data = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
-    _, words, called = broken(data)
-    assert (words, called) == (f"So. {HERMES[:40]}", "")
 
 
 @pytest.mark.parametrize("name", ["reasoning", "content"])
@@ -192,32 +168,6 @@ def test_without_a_second_try_the_client_is_told_what_does_not_fit(
 
 
 # Defects of the proxy.
-
-
-def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the engine raise at its so many-th chunk, which it never should."""
-    feed, count = Engine.feed, iter(range(1, 1000))
-
-    def broken_feed(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
-        if next(count) == number:
-            raise ZeroDivisionError
-        return feed(self, chunk)
-
-    monkeypatch.setattr(Engine, "feed", broken_feed)
-
-
-@pytest.mark.parametrize("said_", ["word", HERMES])
-def test_a_defect_of_the_engine_ends_in_the_error_event_and_never_in_the_upstream_s_bytes(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said_: str
-) -> None:
-    """C6."""
-    break_at(monkeypatch, 3)
-    with serving(stream(ROLE, text(said_), text("b"), finish(), DONE)) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]))
-    error, words, _ = broken(response.data)
-    assert error["type"] == "api_error" and "log" in error["message"]
-    assert words in ("word", "wordb", "")
-    assert b"chat.completion" not in response.data and "ZeroDivisionError" in caplog.text
 
 
 def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(

@@ -33,11 +33,8 @@ from tests.support.scripted import (
     Act,
     Script,
     Upstream,
-    answer,
     arguments,
     chunked,
-    completion,
-    delta,
     event,
     finish,
     opened,
@@ -234,27 +231,6 @@ def test_tokens_are_counted_by_the_server_s_own_count(sdk: Sdk) -> None:
     assert many.input_tokens > few.input_tokens
 
 
-def test_models_are_listed_and_found(sdk: Sdk) -> None:
-    """F95: Claude Code refuses a model that it does not find."""
-    (model,) = list(sdk.client.models.list())
-    assert (model.id, model.type) == ("parrot", "model")
-    assert model.display_name and model.created_at
-    assert sdk.client.models.retrieve("parrot").id == "parrot"
-    assert len(list(sdk.client.models.list(limit=1))) == 1
-    with pytest.raises(anthropic.NotFoundError) as caught:
-        sdk.client.models.retrieve("nobody")
-    assert caught.value.type == "not_found_error"
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_max_tokens_that_are_used_up_are_the_reason(sdk: Sdk, streamed: bool) -> None:
-    request = {**asking("plain"), "max_tokens": 2}
-    message = sdk.got(streamed, **request)
-    assert message.stop_reason == "max_tokens"
-    assert 0 < len(text_of(message)) < len("Just text.")
-    assert message.usage.output_tokens == 2
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", range(4, 40, 3))
 @pytest.mark.parametrize("streamed", [False, True])
@@ -315,23 +291,3 @@ def test_blanks_before_the_arguments_do_not_come_alone(scripted: Scripted, blank
             message = said.get_final_message()
         assert calls_of(message) == [("write_file", {"path": "a", "content": "b"})]
         assert check_stream(bytes(sdk.last.data))["stop_reason"] == "tool_use"
-
-
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-@pytest.mark.parametrize("streamed", [False, True])
-def test_reasoning_is_thinking_with_a_signature(scripted: Scripted, name: str, streamed: bool) -> None:
-    """And the SDK sends it back on the next turn, which must not be refused."""
-    events = stream(ROLE, delta({name: "Hm, "}), delta({name: "so."}), text("Hi."), finish(), USAGE, DONE)
-    whole: Script = [answer(completion({"role": "assistant", "content": "Hi.", name: "Hm, so."}))]
-    good = events if streamed else whole
-    with scripted(good, good) as (sdk, _):
-        request = simply(thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=2000)
-        for _ in range(2):
-            message = sdk.got(streamed, **request)
-            assert [block.type for block in message.content] == ["thinking", "text"]
-            assert (message.content[0].thinking, text_of(message)) == ("Hm, so.", "Hi.")
-            assert message.content[0].signature
-            request["messages"] += [
-                {"role": "assistant", "content": message.content},
-                {"role": "user", "content": "Go on."},
-            ]

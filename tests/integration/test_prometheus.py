@@ -111,24 +111,6 @@ def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     ]
 
 
-def test_the_dashboard_fits_together() -> None:
-    ids = [panel["id"] for panel in BOARD["panels"]]
-    assert len({*ids}) == len(ids)
-    taken: set[tuple[int, int]] = set()
-    for panel in BOARD["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert at["x"] + at["w"] <= 24 and not cells & taken, panel["title"]
-        taken |= cells
-    variables = {variable["name"] for variable in BOARD["templating"]["list"]}
-    for panel in PANELS:
-        assert panel["targets"] and panel["title"] and panel["description"] and panel["fieldConfig"]["defaults"]["unit"]
-        for target in panel["targets"]:
-            assert target["datasource"]["uid"] == panel["datasource"]["uid"] == "${datasource}"
-            named = {*re.findall(r"\$(?!__)(\w+)", target["expr"])} | {"datasource"}
-            assert named == variables, panel["title"]
-
-
 def test_all_records_that_can_be_lost_are_in_one_panel() -> None:
     (panel,) = [panel for panel in PANELS if panel["title"] == "Records that were lost"]
     shown = {re.search(r"tool_proxy_\w+", target["expr"])[0] for target in panel["targets"]}  # type: ignore[index]

@@ -274,19 +274,6 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
             assert b"error" in data and DONE not in data
 
 
-def test_a_second_try_that_nobody_takes_is_waited_for_no_longer_than_any(proxy: Start, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    with BlackHole() as hole:
-        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
-        flags = ("--rules", str(rules), "--heartbeat", "1", "CONNECT_SECONDS=1")
-        asked = chat(model="hole", tools=[WRITE_FILE])
-        with Client.post(proxy(hole.url, *flags).port, asked) as client, client.answer() as response:
-            assert response.readline().startswith(b":")
-            hole.refuse()
-            data = response.read()
-        assert b"connect_timeout" in data and DONE not in data
-
-
 @pytest.mark.slow
 def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
     """Each of 70 replies waits a second to write its repairs."""

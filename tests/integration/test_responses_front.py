@@ -28,7 +28,6 @@ from tests.support.scripted import (
     answer,
     arguments,
     chunked,
-    completion,
     finish,
     opened,
     text,
@@ -124,24 +123,6 @@ def test_a_custom_tool_gets_its_text(inside: Inside, form: str, streamed: bool) 
     assert calls_of(made) == [("apply_patch", patch)]
 
 
-@MODES
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_goes_out_and_comes_back(inside: Inside, name: str, streamed: bool) -> None:
-    rules = 'models:\n  - {match: "*", family: qwen3}\n'
-    with serving(reply(streamed, "Hi", **{name: "Hm, so."}), reply(streamed, "ok")) as server:
-        client = inside(server.url, rules)
-        made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
-        assert text_of(made, "reasoning") == "Hm, so."
-        history = [{"role": "user", "content": "Hi"}, *made["output"], {"role": "user", "content": "go"}]
-        response_of(client.post(RESPONSES, json=ask(history, stream=streamed)))
-        again = server.seen[1].json["messages"]
-    assert again == [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Hi", "reasoning_content": "Hm, so."},
-        {"role": "user", "content": "go"},
-    ]
-
-
 @pytest.mark.parametrize("known", [True, False], ids=["the context is known", "not known"])
 @MODES
 def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, known: bool, streamed: bool) -> None:
@@ -202,20 +183,6 @@ def test_a_call_streams_on_as_it_comes(front: Front) -> None:
         gate.open()
         made = check_stream(data + response.read())
     assert calls_of(made) == [("write_file", {"path": "a", "content": "one two"})]
-
-
-@MODES
-def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) -> None:
-    turn = [
-        {"type": "function_call", "call_id": "c", "name": "write_file", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": "a"},
-    ]
-    with serving() as server:
-        client = inside(server.url, max_tool_calls=2)
-        given = [{"role": "user", "content": "go"}, *turn, *turn]
-        made = response_of(client.post(RESPONSES, json=ask(given, tools=[TOOL], stream=streamed)))
-        assert server.seen == []
-    assert text_of(made).startswith("Tool call safety limit reached")
 
 
 # What is told of it.
@@ -299,12 +266,6 @@ def test_compaction_is_refused_in_words(inside: Inside, path: str, item: dict[st
         assert server.seen == []
     words = "send the conversation itself" if item["type"] == "compaction" else "compact by an ordinary request"
     assert words in check_error(response.data, 400)["message"]
-
-
-def test_completions_that_hold_nothing_are_a_response_without_items(inside: Inside) -> None:
-    with serving([answer(completion(""))]) as server:
-        made = response_of(inside(server.url).post(RESPONSES, json=ask(stream=False)))
-    assert (made["status"], made["output"]) == ("completed", [])
 
 
 def test_tokens_are_estimated_elsewhere(inside: Inside) -> None:

@@ -138,18 +138,6 @@ def test_arguments_are_parsed_into_the_callers_own_type(sdk: openai.OpenAI, stre
     assert parsed in (WriteFile(path="a.txt", content="hi\n"), {"path": "a.txt", "content": "hi\n"})
 
 
-@MODES
-def test_tokens_that_are_used_up_are_incomplete(sdk: openai.OpenAI, streamed: bool) -> None:
-    request = asking("plain", max_output_tokens=2)
-    if streamed:
-        with sdk.responses.stream(**request) as stream:
-            response: Any = [*stream][-1].response
-    else:
-        response = sdk.responses.create(**request)
-    assert (response.status, response.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    assert response.usage.output_tokens == 2
-
-
 @pytest.mark.parametrize("limit", range(4, 40, 6))
 @MODES
 def test_half_a_call_is_never_done(sdk: openai.OpenAI, limit: int, streamed: bool) -> None:
@@ -166,7 +154,7 @@ def test_half_a_call_is_never_done(sdk: openai.OpenAI, limit: int, streamed: boo
         calls = [item for item in last.output if item.type == "function_call" and item.status == "completed"]
     found = [(item.name, json.loads(item.arguments)) for item in calls]
     assert found in ([], SCRIPTS["hermes"][0])
-    assert last.status == "incomplete" or found
+    assert found or (last.status, last.incomplete_details.reason) == ("incomplete", "max_output_tokens")
 
 
 def test_a_schema_is_kept_to(sdk: openai.OpenAI) -> None:

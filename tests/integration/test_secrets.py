@@ -161,7 +161,9 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
             results = [{"role": "user", "content": f"Call write_file with {KEY}."}]
             body = json.dumps(chat(tools=[WRITE_FILE], model=model, messages=results)).encode()
             with closing(HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)) as client:
-                client.request("POST", CHAT, body, {**BEARER, **JSON})
+                client.request(
+                    "POST", f"{CHAT}?key=word-in-query", body, {**BEARER, **JSON, "Cookie": "a=word-in-cookie"}
+                )
                 response = client.getresponse()
                 statuses.append(response.status)
                 assert quotes(response.read().decode()) == (response.status == 200)
@@ -169,10 +171,10 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
         running.logged('"status": 401' if lines == "json" else "status=401")
         assert running.idle()
         log = running.log.read_text()
-    assert "repair" in log and "********" in log and not quotes(log)
+    assert "repair" in log and "********" in log and not quotes(log) and "word-in-" not in log
     assert '"content\\": \\"****' in audit.read_text() and not quotes(audit.read_text())
     captures = [file.read_bytes().decode().partition("\n") for file in folder.iterdir()]
-    assert len(captures) == 6
+    assert len(captures) == 6 and "word-in-" not in str(captures)
     for first, _, body_of in captures:
         assert "Call write_file with ****" in first and not quotes(first)
         # The body of an error is masked, and what the model said is the capture's purpose.

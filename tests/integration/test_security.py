@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -191,71 +190,6 @@ def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Tw
     assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
 
 
-SECRETS = (
-    "word-in-authorization-1",
-    "word-in-x-api-key-2",
-    "word-in-query-3",
-    "word-in-body-4",
-    "word-in-cookie-5",
-    ALICE,
-    UP,
-    ADMIN,
-)
-LINES = [
-    "GET /v1/models?key=word-in-query-3 x HTTP/1.1",
-    "GET /v1/models HTTP/1.1\r\nAuthorization Bearer word-in-authorization-1",
-    "GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer word-in-authorization-1",
-    "GET /v1/models HTTP/1.1\r\nHost: x\r\n word-in-authorization-1",
-    "GET /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: word-in-authorization-1",
-    "word-in-authorization-1",
-    "GET /x?word-in-query-3 HTTP/1.1\r\nHost: x\r\nSCRIPT_NAME: /word-in-authorization-1",
-]
-
-
-def test_no_secret_gets_into_a_log_a_capture_the_audit_or_an_error(two: Two) -> None:
-    hermes = f'<tool_call>\n{{"name": "read", "arguments": {{"path": "{ALICE} {UP}"}}}}\n</tool_call>'
-    echo = {"error": {"message": f"bad key {UP}, not {ALICE}", "type": UP, "param": ALICE}}
-    tools = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
-    given = {"x_api_key": "word-in-x-api-key-2", "Cookie": "a=word-in-cookie-5", "Authorization": f"Bearer {ALICE}"}
-    wrong = {**given, "Authorization": "Bearer word-in-authorization-1"}
-    answers = b""
-    for headers in (given, wrong):
-        for path in (CHAT, MESSAGES, "/v1/completions", "/v1/rerank", "/metrics", "/_reload", "/nothing"):
-            two.upstream.play(*([[answer(completion(hermes))], [answer(echo, 401)], [answer(echo, 500)]] * 3))
-            two.upstream.paths = {"/v1/models": MODELS}
-            for _ in range(3):
-                if path == MESSAGES:
-                    body: Any = ask(system="word-in-body-4", tools=[{"name": "read", "input_schema": {}}])
-                else:
-                    body = chat("word-in-body-4", stream=False, tools=tools)
-                status, _, found = two.proxy.ask("POST", f"{path}?key=word-in-query-3", body, **headers)
-                # What a model says is its client's own.
-                answers += found if status >= 400 else b""
-    # Where a key does not belong.
-    two.upstream.play()
-    for path in (f"/v1/models/{ALICE}", f"/{ALICE}", f"/for/{ALICE}/v1/models"):
-        _, _, found = two.proxy.ask("GET", path, Authorization=f"Bearer {ALICE}")
-        answers += found
-    two.proxy.ask("POST", CHAT, chat(model=ALICE), Authorization=f"Bearer {ALICE}", X_Request_Id=f"{ALICE} x")
-    for lines in LINES:
-        two.raw(lines)
-    two.samples()
-    log = two.proxy.logged("route=/metrics")
-    files = [path.read_bytes().partition(b"\n") for path in (two.folder / "captures").iterdir()]
-    # The body of a successful answer is what the model says.
-    captures = b"".join(first + (b"" if b'"status":200' in first else body) for first, _, body in files)
-    audit = (two.folder / "audit.jsonl").read_bytes()
-    assert b"*" * len(UP) in captures and b'"fix":"text_call"' in audit
-    for secret in SECRETS:
-        assert secret not in log, f"{secret} is in the log:\n{log}"
-        for where in (captures, audit):
-            # The captured request is the client's own, so that it can be replayed; only keys are taken out.
-            assert secret.encode() not in where or secret.startswith("word-in-body"), where
-    for secret in (UP, ALICE, ADMIN, "word-in-authorization-1", "word-in-x-api-key-2", "word-in-cookie-5"):
-        assert secret.encode() not in answers
-    assert "key=alice" in log and "Traceback" not in log
-
-
 EVIL = "x\r\nINFO id=forged status=200 \x1b[31m\u2028\u2029\x85 "
 
 
@@ -330,16 +264,6 @@ def test_a_header_with_an_underscore_is_no_header(shared: Two) -> None:
     for name in ("X_Api_Key", "x-api_key", "HTTP_X_API_KEY"):
         assert b" 401 " in shared.raw("GET /v1/models HTTP/1.1", "Host: x", f"{name}: {ALICE}")
     assert b" 404 " in shared.raw("GET /x/health HTTP/1.1", "Host: x", "SCRIPT_NAME: /x", "PATH_INFO: /health")
-
-
-def test_programs_on_this_machine_need_no_admin_key_where_none_is_set(front: Any) -> None:
-    plain = Two(front.proxy, front.upstream, Path())
-    for host in ("127.0.0.1", "localhost:80", "[::1]:8003"):
-        for line in ("GET /metrics HTTP/1.1", "POST /_reload HTTP/1.1"):
-            assert b" 200 " in plain.raw(line, f"Host: {host}")
-    for header in ("Host: evil.example", "Host: localhost\r\nOrigin: null", "Host: 127.0.0.1\r\nX-Forwarded-For: ::1"):
-        for line in ("GET /metrics HTTP/1.1", "POST /_reload HTTP/1.1"):
-            assert b" 403 " in plain.raw(line, header)
 
 
 def test_the_log_can_be_json(tmp_path: Path) -> None:

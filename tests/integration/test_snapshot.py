@@ -57,15 +57,6 @@ def test_the_first_card_that_is_known_counts() -> None:
         assert kind_of(snapshot(server.url)) == "sglang"
 
 
-@pytest.mark.parametrize(
-    "script",
-    [[answer(b"x")], [answer([])], [answer({"data": 5})], [answer({"data": [5]})], [answer({})], [Act.CLOSE]],
-)
-def test_a_server_that_does_not_say_is_of_no_known_kind(script: Script) -> None:
-    with Upstream(script) as server:
-        assert kind_of(snapshot(server.url)) == ""
-
-
 def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_busy(clock: SimpleNamespace) -> None:
     with Upstream(models("vllm"), [Act.CLOSE], [answer({"data": []})], models("a", "b")) as server:
         known = snapshot(server.url)
@@ -78,15 +69,6 @@ def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_bu
         assert [card.owner for card in cards_of(known)] == ["a", "b"]
         assert kind_of(known) == ""
         assert len(server.seen) == 4
-
-
-@pytest.mark.parametrize("status", [401, 403])
-def test_a_client_without_a_key_keeps_no_other_from_asking(clock: SimpleNamespace, status: int) -> None:
-    with Upstream([answer({"error": "Unauthorized"}, status)], models("vllm")) as server:
-        known = snapshot(server.url)
-        assert cards_of(known) == ()
-        assert kind_of(known, Authorization="Bearer k") == "vllm"
-        assert len(server.seen) == 2
 
 
 def test_another_server_that_goes_down_keeps_the_models_that_it_named(clock: SimpleNamespace) -> None:

@@ -224,20 +224,6 @@ def test_what_says_nothing_disturbs_nothing(inside: Inside, dialect: Dialect, to
     assert (told.text, told.finish) == ("AAACCC", "stop")
 
 
-@EACH
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_content_parts_are_text_and_reasoning(inside: Inside, dialect: Dialect, streamed: bool) -> None:
-    """Mistral sends what its models think in them."""
-    said = {"role": "assistant", "content": [*PARTS, "CCC"]}
-    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
-    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
-    if dialect.name == "chat":  # it leaves as it came
-        assert all(word in response.data for word in (b"Hm.", b"BBB", b"CCC"))
-        return
-    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
-    assert (told.text, told.thoughts) == ("BBBCCC", True)
-
-
 CALL = {
     "id": "a",
     "type": "function",
@@ -285,62 +271,91 @@ def ascii_only(data: bytes) -> bytes:
     return data.decode().encode("ascii", "backslashreplace")
 
 
-@EACH
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("place", WHOLE_PLACES)
-def test_a_whole_answer_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool, place: str) -> None:
-    reason = "tool_calls" if place == "arguments" else "stop"
-    script = stream(ROLE, event(completion(WHOLE_PLACES[place], reason)), DONE)
-    response = _asked(inside, dialect, script, streamed=True, tools=tools)
-    told = dialect.stream(response.data)
-    assert told.finish == ("calls" if place == "arguments" else "stop")
-    if place == "arguments":
-        assert told.whole_calls == [("write_file", {"path": "x", "content": "BBB"})]
-    else:
-        said = [*_thoughts(response.data), "|", told.text]
-        assert "".join(said) == ("|BBB" if place == "text" else "BBB|So.")
+def _message(said: Any, **choice: Any) -> dict[str, Any]:
+    """Return a choice that has a whole message."""
+    return {**completion(said)["choices"][0], **choice}
 
 
-@pytest.mark.parametrize("name", ["messages", "responses"])
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_a_whole_message_at_the_end_repeats_what_was_said(inside: Inside, name: str, tools: bool) -> None:
-    script = stream(ROLE, text("BBB"), event(completion("BBB")), DONE)
-    told = DIALECTS[name].stream(_asked(inside, DIALECTS[name], script, streamed=True, tools=tools).data)
-    assert (told.text, told.finish) == ("BBB", "stop")
+def _completions(said: str, reason: str | None = None, **choice: Any) -> dict[str, Any]:
+    """Return a choice in the form of `/v1/completions`."""
+    return {"index": 0, "text": said, "finish_reason": reason, **choice}
 
 
-WHOLE_BESIDE: Mapping[str, tuple[list[bytes], str]] = {
-    "a delta of a role": (
-        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"role": "assistant"}}]})],
-        "|BBB",
+def _chunks(*choices: dict[str, Any]) -> Script:
+    return stream(*(event({"choices": [choice]}) for choice in choices), DONE)
+
+
+THOUGHT = {**WHOLE_PLACES["text"], "reasoning": "Hm."}
+REFUSAL = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "BBB"}]}
+# Unusual forms of a reply, each with the client's text and whether there is reasoning.
+FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
+    "content parts": (
+        stream(delta({"role": "assistant", "content": [*PARTS, "CCC"]}), finish(), DONE),
+        True,
+        "BBBCCC",
+        True,
     ),
-    "a delta of empty fields": (
-        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"content": "", "tool_calls": []}}]})],
-        "|BBB",
+    "content parts, whole": (
+        [answer(completion({"role": "assistant", "content": [*PARTS, "CCC"]}))],
+        False,
+        "BBBCCC",
+        True,
     ),
-    "reasoning came": (
-        [
-            _thought("Hm."),
-            event(
-                {"choices": [{**completion({**WHOLE_PLACES["text"], "reasoning": "Hm."})["choices"][0], "delta": {}}]}
-            ),
-        ],
-        "Hm.|BBB",
+    "thinking, a refusal": (stream(delta(REFUSAL), finish(), DONE), True, "BBB", True),
+    "thinking, a refusal, whole": ([answer(completion(REFUSAL))], False, "BBB", True),
+    "a whole answer": (stream(ROLE, event(completion("BBB")), DONE), True, "BBB", False),
+    "a whole answer with reasoning": (stream(ROLE, event(completion(THOUGHT)), DONE), True, "BBB", True),
+    "a whole message after its text": (stream(ROLE, text("BBB"), event(completion("BBB")), DONE), True, "BBB", False),
+    "a whole message beside a role": (_chunks(_message("BBB", delta={"role": "assistant"})), True, "BBB", False),
+    "beside empty fields": (_chunks(_message("BBB", delta={"content": "", "tool_calls": []})), True, "BBB", False),
+    "after its reasoning": (
+        stream(_thought("Hm."), event({"choices": [_message(THOUGHT, delta={})]}), DONE),
+        True,
+        "BBB",
+        True,
     ),
-    "text came": ([text("BBB"), event({"choices": [{**completion("BBB")["choices"][0], "delta": {}}]})], "|BBB"),
+    "beside a delta, after its text": (
+        stream(text("BBB"), event({"choices": [_message("BBB", delta={})]}), DONE),
+        True,
+        "BBB",
+        False,
+    ),
+    "completions": (_chunks(_completions("BB"), _completions("B"), _completions("", "stop")), True, "BBB", False),
+    "completions, whole": ([answer({"id": "c", "choices": [_completions("BBB", "stop")]})], False, "BBB", False),
+    # Together sends both.
+    "completions beside a delta": (
+        _chunks(
+            *(_completions(said, delta={"content": said}) for said in ("BB", "B")), _completions("", "stop", delta={})
+        ),
+        True,
+        "BBB",
+        False,
+    ),
 }
+# A chat client gets these forms as they are.
+UNCHANGED = [name for name in FORMS if "parts" in name or "thinking" in name] + ["a whole message after its text"]
 
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("given", WHOLE_BESIDE)
-def test_whole_message_is_read_until_its_choice_has_text(
-    inside: Inside, dialect: Dialect, tools: bool, given: str
-) -> None:
-    parts, said = WHOLE_BESIDE[given]
-    response = _asked(inside, dialect, stream(*parts, DONE), streamed=True, tools=tools)
-    told = dialect.stream(response.data)
-    assert ("".join([*_thoughts(response.data), "|", told.text]), told.finish) == (said, "stop")
+@pytest.mark.parametrize("form", FORMS)
+def test_unusual_forms_are_read_once(inside: Inside, dialect: Dialect, tools: bool, form: str) -> None:
+    script, streamed, said, thinks = FORMS[form]
+    data = _asked(inside, dialect, script, streamed=streamed, tools=tools).data
+    if dialect.name == "chat" and form in UNCHANGED:
+        assert b"BBB" in data and (b"Hm." in data) is thinks
+        return
+    told = dialect.stream(data) if streamed else dialect.whole(data)
+    assert (told.text, told.finish) == (said, "stop")
+    assert data.count(b"Hm.") == thinks if dialect.name == "chat" else told.thoughts is thinks
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_a_whole_call_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool) -> None:
+    script = stream(ROLE, event(completion(WHOLE_PLACES["arguments"], "tool_calls")), DONE)
+    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    assert (told.finish, told.whole_calls) == ("calls", [("write_file", {"path": "x", "content": "BBB"})])
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
@@ -371,41 +386,6 @@ def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dia
     parts = [event({"choices": [{"index": 0, "message": {"content": said}, "finish_reason": None}]}) for said in "ab"]
     response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
     assert dialect.stream(response.data).failed
-
-
-@EACH
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_text_of_completions_is_content(inside: Inside, dialect: Dialect, streamed: bool, tools: bool) -> None:
-    said = [{"index": 0, "text": part, "finish_reason": None} for part in ("AAA", "BBB")]
-    last = {"index": 0, "text": "", "finish_reason": "stop"}
-    script: Script = stream(*(event({"choices": [entry]}) for entry in [*said, last]), DONE)
-    if not streamed:
-        script = [answer({"id": "c", "object": "text_completion", "choices": [{**last, "text": "AAABBB"}]})]
-    response = _asked(inside, dialect, script, streamed=streamed, tools=tools)
-    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
-    assert (told.text, told.finish) == ("AAABBB", "stop")
-
-
-@EACH
-def test_text_that_repeats_the_delta_is_read_once(inside: Inside, dialect: Dialect) -> None:
-    """Together sends both."""
-    parts = [event({"choices": [{"index": 0, "text": part, "delta": {"content": part}}]}) for part in ("AAA", "BBB")]
-    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=True)
-    assert dialect.stream(response.data).text == "AAABBB"
-
-
-@EACH
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_thinking_is_reasoning_and_refusal_parts_are_text(inside: Inside, dialect: Dialect, streamed: bool) -> None:
-    said = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "No."}]}
-    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
-    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
-    if dialect.name == "chat":  # forwarded unchanged
-        assert b"Hm." in response.data and b"No." in response.data
-        return
-    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
-    assert (told.text, told.thoughts) == ("No.", True)
 
 
 def _whole(message: Any = None, **choice: Any) -> bytes:
