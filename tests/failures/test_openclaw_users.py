@@ -7,9 +7,7 @@ import json
 import pytest
 
 from tests.conftest import Inside
-from tests.support.messages_client import serving
 from tests.support.reply import Seen, events, read
-from tests.support.responses_checker import calls_of, check_response
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -132,16 +130,6 @@ def test_defect_7_several_choices_are_kept_apart(inside: Inside, whole: bool) ->
     one, other = (read("chat", 200, data).choice(number) for number in (0, 1))
     assert (one.text.strip(), len(one.calls), one.finish) == ("", 1, "tool_calls")
     assert (other.text, other.calls, other.finish) == ("talk", [], "stop")
-
-
-def test_defect_9_responses_is_not_taken_for_a_chat(inside: Inside) -> None:
-    """It has its own front."""
-    function = {"type": "function", **WRITE_FILE["function"]}
-    request = {"model": "tiny", "input": "x", "tools": [function], "stream": False}
-    with serving([answer(completion(f"<tools>{INNER}</tools>"))]) as server:
-        response = inside(server.url).post("/v1/responses", json=request)
-        assert [seen.path for seen in server.seen] == [CHAT]
-    assert [name for name, _ in calls_of(check_response(response.data))] == ["write_file"]
 
 
 def test_fields_that_openclaw_does_not_expect_are_removed_for_it_alone(inside: Inside) -> None:

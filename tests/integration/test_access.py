@@ -119,7 +119,11 @@ def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture
 @pytest.mark.parametrize(
     "path", [CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/models", "/v1/rerank", "/v1/completions"]
 )
-@pytest.mark.parametrize("header", [ALICE, {"X-Api-Key": "secret-of-alice"}])
+@pytest.mark.parametrize(
+    "header",
+    [ALICE, {"X-Api-Key": "secret-of-alice"}, {**ALICE, "X-Api-Key": "another"}],
+    ids=["bearer", "key", "both"],
+)
 def test_the_clients_key_goes_up_only_where_nothing_else_is_set(
     keys: Keys, expected: str | None, path: str, header: dict[str, str]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import time
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from proxy.errors import UpstreamTimeout
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions, UpstreamCall
-from tests.support.scripted import HELD, LAST, PATIENCE, SSE, Act, Upstream, chunked
+from tests.support.scripted import LAST, SSE, Act, Upstream, chunked
 
 
 def called(server: Upstream) -> UpstreamCall:
@@ -68,29 +67,3 @@ def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
             assert next(parts) is None and wait.parked and wait.deadline > back
             wait.readable()
             assert next(parts) == b"two"
-
-
-def there(call: UpstreamCall) -> None:
-    """Wait until something has come."""
-    poll = select.poll()
-    poll.register(call.fileno(), select.POLLIN)
-    assert poll.poll(PATIENCE * 1000)
-
-
-def test_every_byte_of_the_upstream_moves_the_idle_limit() -> None:
-    with Upstream() as server:
-        gates = [server.gate() for _ in range(3)]
-        server.play([SSE, *(step for gate in gates for step in (gate, chunked(b"x"))), LAST])
-        with called(server) as call:
-            wait = AnswerWait(None, Timeouts(HELD))
-            parts = wait.receive(call)
-            assert next(parts) == b""
-            wait.drive()
-            assert next(parts) is None and wait.parked
-            for gate in gates[:2]:
-                gate.open()
-                there(call)
-                before = time.monotonic()
-                wait.readable()
-                assert next(parts) == b"x"
-                assert next(parts) is None and wait.deadline >= before + HELD

@@ -14,7 +14,6 @@ from werkzeug.test import TestResponse
 from proxy import __version__
 from proxy.config.api_keys import ClientKey, Keys
 from tests.conftest import Front, Inside
-from tests.real.processes import free_port
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -174,11 +173,6 @@ def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Insid
         client = inside(server.url)
         assert [client.get("/_ready").status_code for _ in range(3)] == [200] * 3
         assert len(server.seen) == 1
-
-
-def test_ready_is_503_and_says_when_to_come_again_while_the_upstream_is_down(inside: Inside) -> None:
-    response = inside(f"http://127.0.0.1:{free_port()}").get("/_ready")
-    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
 
 
 def test_a_whole_answer_says_what_was_repaired_and_one_without_repairs_and_a_stream_say_nothing(

@@ -131,17 +131,6 @@ def test_secrets_are_masked_in_the_first_line_and_the_answer_is_unchanged(
     assert answered == b"".join(events)
 
 
-def test_a_second_try_gives_a_second_capture(inside: Inside, tmp_path: Path) -> None:
-    error = {"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "type": "x", "code": 400}}
-    models = answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})
-    with Upstream([answer(error, 400)], stream(*EVENTS)) as server:
-        server.paths["/v1/models"] = [models]
-        inside(server.url, capture=str(tmp_path)).post(CHAT, json=chat(tools=[WRITE_FILE]))
-    first, second = (read_capture(file.read_bytes(), "a file") for file in files(tmp_path))
-    assert (first.status, json.loads(first.body), first.raw_text) == (400, error, False)
-    assert (second.status, second.body, second.raw_text) == (200, b"".join(EVENTS), True)
-
-
 def test_other_paths_are_not_captured(inside: Inside, tmp_path: Path) -> None:
     with Upstream() as server:
         server.paths["/v1/models"] = [answer({"data": []})]

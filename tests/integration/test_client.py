@@ -116,18 +116,6 @@ def test_a_server_on_this_machine_is_found_at_whichever_address_it_has(monkeypat
     assert caught.value.refused
 
 
-@pytest.mark.parametrize("size", [1, 16_384, 3_000_000])
-def test_tls_with_a_private_authority_gives_every_byte(authority: trustme.CA, tmp_path: Path, size: int) -> None:
-    """Records that TLS has decoded already, where poll does not see them, are not left waiting."""
-    ca, body = tmp_path / "ca.pem", b"x" * size
-    authority.cert_pem.write_to_path(str(ca))
-    with (
-        scripted.Upstream([answer(body)], tls=tls_context(authority)) as server,
-        ModelServer(ServerOptions(server.url, ca_file=str(ca))).open("POST", "/x", {}, b"{}") as call,
-    ):
-        assert received(call) == body
-
-
 def test_a_certificate_of_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
     with scripted.Upstream([HELLO], tls=tls_context(authority)) as server:
         with pytest.raises(UpstreamUnreachable, match="TLS"):

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import Rules
-from proxy.doctor.asking import MAX_TIMEOUTS, Asker, unreachable
+from proxy.doctor.asking import MAX_TIMEOUTS, Asker
 from proxy.doctor.examination import THINK, Level, NoModelError, NoServerError
 from proxy.doctor.probes import PROBES
 from proxy.doctor.report import Report, as_json, examine, lines
 from proxy.upstream.client import ModelServer as Upstream
 from proxy.upstream.client import ServerOptions
-from tests.real.processes import free_port
 from tests.support.model_server import Behaviour, Message, ModelServer, Refused, Result, ordinary, refusal
 from tests.support.scripted import DONE, PATIENCE
 from tests.support.worker_state import read_rules
@@ -533,14 +532,6 @@ def test_a_refused_key_is_named_by_its_place() -> None:
         ask = Asker(Upstream(ServerOptions(server.url)), "sk-x", PATIENCE, key_from="K")
         with pytest.raises(NoServerError, match=r"^the server refuses the key in K \(401\)$"):
             examine(ask, "", builtin(), lambda text: None)
-
-
-def test_a_server_that_cannot_be_reached_is_one_sentence() -> None:
-    assert unreachable("http://gpubox.invalid:8000") == "unknown host gpubox.invalid"
-    url = f"http://127.0.0.1:{free_port()}"
-    assert unreachable(url).startswith(f"connection refused at {url}; ")
-    with ModelServer(FINE) as server:
-        assert unreachable(server.url) == ""
 
 
 def test_what_follows_the_end_of_the_time_is_not_examined() -> None:

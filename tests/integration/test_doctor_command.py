@@ -39,6 +39,8 @@ def test_an_empty_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--upstream", url]) == 3
     start = f"vllm-tool-proxy: error: connection refused at {url}; "
     assert told(capsys) == f"{start}start the model server, or pass its URL with --upstream\n"
+    assert main(["doctor", "--upstream", "http://gpubox.invalid:8000"]) == 3
+    assert told(capsys).startswith("vllm-tool-proxy: error: unknown host gpubox.invalid")
 
 
 def test_one_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:

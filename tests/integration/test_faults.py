@@ -189,6 +189,14 @@ def test_u3_it_begins_and_says_nothing(hasty: Bench, dialect: Dialect, fault: Fa
 
 
 @EACH
+def test_u3_a_stream_that_takes_longer_in_all_is_no_fault(hasty: Bench, dialect: Dialect) -> None:
+    """Every byte restarts the idle timeout."""
+    words = [action for _ in range(6) for action in (0.3, chunked(text("word ")))]
+    script = [*SAID, *words, chunked(finish()), chunked(DONE), LAST]
+    assert hasty.ask(dialect, script, streamed=True).succeeds().text == "So. " + "word " * 6
+
+
+@EACH
 @MODES
 @table(
     {

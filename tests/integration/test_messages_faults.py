@@ -117,20 +117,6 @@ FULL = "This model's maximum context length is 8192 tokens. However, your reques
 TOO_LONG = "prompt is too long: 9000 tokens > 8192 maximum"
 
 
-@pytest.mark.parametrize(("words", "limit"), [(LEFT, 8092), (LEAST, None)])
-@MODES
-def test_a_client_that_asks_for_more_than_there_is_gets_what_is_left(
-    inside: Inside, words: str, limit: int | None, streamed: bool
-) -> None:
-    """F95: Claude Code asks for 32,000 tokens of any model."""
-    with serving([vllm(words)], reply(streamed, "a")) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
-        first, second = (seen.json for seen in server.seen)
-    assert said(message(response)) == [("text", "a")]
-    assert (first.pop("max_tokens"), second.pop("max_tokens", None)) == (32000, limit)
-    assert first == second
-
-
 LLAMA = {"code": 400, "message": "the request exceeds the available context size, try increasing it"}
 OVER: list[bytes] = [
     vllm(FULL),

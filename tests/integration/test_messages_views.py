@@ -128,12 +128,6 @@ def test_one_model_is_found_under_its_name_and_a_claude_name_means_the_only_one(
     assert body is not None and (body["id"], body["display_name"]) == (name, "tiny")
 
 
-def test_a_name_that_stands_for_another_is_a_model(inside: Inside) -> None:
-    with serving(models=cards("a", "b")) as server:
-        body = inside(server.url, 'aliases: {"fast": b}\n').get(f"{MODELS}/fast", headers=VERSION).json
-    assert body is not None and (body["id"], body["display_name"]) == ("fast", "b")
-
-
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
 def test_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, prefix: str) -> None:
     """Claude Code's gateway discovery takes only names with `claude`, and each that is listed must work."""

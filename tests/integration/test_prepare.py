@@ -18,7 +18,6 @@ from tests.support.scripted import (
     WRITE_FILE,
     Upstream,
     answer,
-    chat,
     chunked,
     completion,
     event,
@@ -66,12 +65,6 @@ def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Insid
         mapped, plain = server.seen
     assert mapped.json == {**json.loads(raw), "model": "mine"}
     assert plain.body == raw.replace(b"claude-x", b"other")
-
-
-def test_without_an_alias_chat_does_not_ask_for_the_models(inside: Inside) -> None:
-    with Upstream([answer(completion("a"))]) as server:
-        assert inside(server.url).post(CHAT, json=chat(model="claude-x", stream=False)).status_code == 200
-        assert server.seen[0].json["model"] == "claude-x"
 
 
 @pytest.mark.parametrize("path", [MESSAGES, COUNT])

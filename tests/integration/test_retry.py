@@ -129,15 +129,6 @@ def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: 
         assert [seen.json for seen in server.seen] == [with_tools(), with_tools()]
 
 
-def test_after_content_nothing_goes_up_again(inside: Inside) -> None:
-    first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
-    with Upstream(first, RAW) as server:
-        server.paths["/v1/models"] = models("llamacpp")
-        data = inside(server.url).post(CHAT, json=with_tools()).data
-        assert len(server.seen) == 1
-    assert b"Failed to parse input" in data and DONE not in data
-
-
 def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(inside: Inside) -> None:
     """The agent asks again, and then the proxy parses from the start."""
     first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]

@@ -52,11 +52,6 @@ def test_the_kind_of_server_is_what_it_says_of_itself(owner: object, kind: str) 
         assert server.seen[0].headers["Authorization"] == "Bearer k"
 
 
-def test_the_first_card_that_is_known_counts() -> None:
-    with Upstream(models("me", None, "sglang", "vllm")) as server:
-        assert kind_of(snapshot(server.url)) == "sglang"
-
-
 def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_busy(clock: SimpleNamespace) -> None:
     with Upstream(models("vllm"), [Act.CLOSE], [answer({"data": []})], models("a", "b")) as server:
         known = snapshot(server.url)

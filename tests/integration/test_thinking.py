@@ -25,7 +25,6 @@ from tests.support.scripted import (
     PATIENCE,
     ROLE,
     WRITE_FILE,
-    Act,
     Upstream,
     answer,
     chat,
@@ -211,14 +210,6 @@ def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) 
         client.post(RESPONSES, json=ask(stream=False, reasoning={"effort": "low"}))
         asked = [json.loads(seen.body)["chat_template_kwargs"]["thinking_effort"] for seen in server.seen]
         assert asked == ["low"] * 3 and server.asked == ["/v1/models"]
-
-
-def test_a_server_that_does_not_list_its_models_fails_no_request(inside: Inside) -> None:
-    for script in ([Act.CLOSE], [answer({}, 500)], [answer(b"<html>")]):
-        with Upstream([answer(completion("Hi."))]) as server:
-            server.paths |= {"/v1/models": script, "/props": script}
-            response = inside(server.url).post(CHAT, json=chat(stream=False))
-        assert response.status_code == 200 and json.loads(response.data) == completion("Hi.")
 
 
 def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
