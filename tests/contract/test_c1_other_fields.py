@@ -130,9 +130,7 @@ SPLIT = {
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("entries", SPLIT.values(), ids=SPLIT)
-def test_the_other_fields_of_a_chunk_that_is_split_leave_once(
-    entries: list[dict[str, Any]], ordered: bool, flush: bool
-) -> None:
+def test_other_fields_of_a_split_chunk_leave_once(entries: list[dict[str, Any]], ordered: bool, flush: bool) -> None:
     marks = Marks()
     bodies = [marks.body(marks.entry(entry)) for entry in entries]
     sent = reply(bodies, ordered=ordered, flush=flush)

@@ -124,9 +124,7 @@ def rendered(form: str, name: str, arguments: dict[str, Any]) -> tuple[str, str]
 @pytest.mark.parametrize("dialect", DIALECTS)
 @QUICK
 @given(parts=st.lists(PROSE, min_size=1, max_size=20), thoughts=st.lists(PROSE, max_size=9), name=st.booleans())
-def test_after_each_chunk_the_client_has_all_text_and_reasoning(
-    dialect: str, parts: list[str], thoughts: list[str], name: bool
-) -> None:
+def test_text_and_reasoning_are_never_delayed(dialect: str, parts: list[str], thoughts: list[str], name: bool) -> None:
     client = Client(dialect)
     thoughts, parts = ["Hm, ", *thoughts], ["So, ", *parts]
     for number, part in enumerate(thoughts, 1):

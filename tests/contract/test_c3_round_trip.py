@@ -193,9 +193,7 @@ def damaged(text: str, rng: random.Random) -> str:
     stopped=st.booleans(),
     rng=st.randoms(use_true_random=False),
 )
-def test_damage_is_never_more_than_a_missed_call(
-    form: str, request_: Request, lead: str, stopped: bool, rng: random.Random
-) -> None:
+def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopped: bool, rng: random.Random) -> None:
     """C3, C7: no exception, each byte once and in order, equal at any cut; a call is of an offered tool, an object."""
     text = damaged(lead + RENDERERS[form].render(request_.calls), rng)
     found = scan(random_cut(text, rng), new_scanner(request_.tools), stopped=stopped)

@@ -64,9 +64,7 @@ def values_of(seen: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), BUILT_IN)
-def test_each_rule_of_the_guide_acts_on_streams_and_on_whole_answers(
-    inside: Inside, name: str, values: Any, new_name: str, after: Any
-) -> None:
+def test_each_rule_of_the_guide_acts(inside: Inside, name: str, values: Any, new_name: str, after: Any) -> None:
     text = json.dumps(values)
     cut = len(text) // 2
     seen = streamed(inside, calls(piece(0, text[:cut], name, "a")), calls(piece(0, text[cut:])), ends("tool_calls"))

@@ -75,7 +75,7 @@ NOWHERE = "http://127.0.0.1:1"
     ],
 )
 @rows(__file__, "method,path")
-def test_who_has_none_does_not_and_nothing_is_asked_or_read(method: str, path: str, given: dict[str, str]) -> None:
+def test_without_a_key_nothing_is_asked_or_read(method: str, path: str, given: dict[str, str]) -> None:
     with Upstream() as server:
         client, _ = front(server.url, access())
         response = client.open(path, method=method, data=b"[" * 100_000, headers=given)
@@ -124,7 +124,7 @@ def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture
     [ALICE, {"X-Api-Key": "secret-of-alice"}, {**ALICE, "X-Api-Key": "another"}],
     ids=["bearer", "key", "both"],
 )
-def test_the_clients_key_goes_up_only_where_nothing_else_is_set(
+def test_the_clients_key_is_the_last_choice(
     keys: Keys, expected: str | None, path: str, header: dict[str, str]
 ) -> None:
     with Upstream(*[[answer({"count": 3, **completion("a")})]] * 9) as server:

@@ -62,7 +62,7 @@ def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.Log
 @pytest.mark.parametrize(
     "path,status", [("/health", 200), ("/nothing", 404), ("/for/nobody/v1/models", 404), ("/for/agent", 404)]
 )
-def test_every_request_has_one_line(
+def test_each_request_is_one_line(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, path: str, status: int
 ) -> None:
     assert inside("http://127.0.0.1:1").get(path, headers={"X-Request-Id": "r1"}).status_code == status
@@ -80,7 +80,7 @@ def test_every_request_has_one_line(
         (None, "unreachable"),
     ],
 )
-def test_the_line_says_how_the_model_server_did(
+def test_the_line_names_the_upstream_result(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script | None, expected: str
 ) -> None:
     with Upstream(*([script] if script else [])) as server:
@@ -91,7 +91,7 @@ def test_the_line_says_how_the_model_server_did(
 
 
 @rows(__file__, "path,dialect,route")
-def test_the_line_says_by_which_route_a_request_came(
+def test_the_line_names_the_route(
     inside: Inside, caplog: pytest.LogCaptureFixture, *, path: str, dialect: str, route: str | None
 ) -> None:
     caplog.set_level(logging.INFO, "proxy")
@@ -122,7 +122,7 @@ def called(arguments: str, reason: str) -> Script:
         (stream(ROLE, text(HERMES.replace("write_file", "no_file")), finish(), DONE), {"refused": "not_offered:1"}),
     ],
 )
-def test_the_line_says_why_a_call_is_missing_or_fails(
+def test_the_line_says_why_a_call_is_missing(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script, expected: dict[str, str]
 ) -> None:
     with Upstream(script) as server:
@@ -151,9 +151,7 @@ def test_a_reply_with_countless_repairs_cannot_fill_the_log(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
-    inside: Inside, tmp_path: Path, streamed: bool
-) -> None:
+def test_an_audit_record_names_request_and_client(inside: Inside, tmp_path: Path, streamed: bool) -> None:
     path = tmp_path / "audit.jsonl"
     script = stream(ROLE, text(HERMES), finish(), DONE) if streamed else [answer(completion(HERMES))]
     with Upstream(script) as server:
@@ -165,7 +163,7 @@ def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
         assert [record[key] for key in ("id", "model", "client")] == ["r1", "tiny", "openclaw"]
 
 
-def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
+def test_an_unwritable_audit_file_fails_no_request(
     inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with repairing(3) as server:
@@ -175,9 +173,7 @@ def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
     assert caplog.text.count("cannot be written") == 1
 
 
-def test_health_counts_repairs_refusals_and_calls_without_arguments(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_health_counts_repairs_and_refusals(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "refusals", property(lambda _: {"not offered": 2}))
     monkeypatch.setattr(Engine, "empty_calls", property(lambda _: 1))
     with repairing(3) as server:

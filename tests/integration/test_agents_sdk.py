@@ -80,9 +80,7 @@ def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str,
 @pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("script", ["toolstag", "two"])
-def test_function_tools_are_run_in_front_of_a_real_server(
-    llama_front: Proxy, script: str, api: str, streamed: bool
-) -> None:
+def test_function_tools_run_with_a_real_server(llama_front: Proxy, script: str, api: str, streamed: bool) -> None:
     """llama.cpp's own: a call that it leaves in the text, and two that it reads itself."""
     calls, _ = SCRIPTS[script]
     ran = run(llama_front, api, streamed, model="parrot", task=f"Write a.txt [[script:{script}]]")

@@ -103,9 +103,7 @@ def test_only_the_listed_path_itself_passes(inside: Inside, path: str) -> None:
         assert server.seen == []
 
 
-def test_a_path_that_a_reload_lists_passes_and_one_that_it_no_longer_lists_does_not(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reload_changes_the_listed_paths(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = tmp_path / "rules.yaml"
     with Upstream(*[[answer({})]] * 3) as server:
         monkeypatch.setenv("TOOL_PROXY_RULES", str(rules))
@@ -123,9 +121,7 @@ def test_a_path_that_a_reload_lists_passes_and_one_that_it_no_longer_lists_does_
     "method,path,allowed",
     [("GET", CHAT, "POST"), ("DELETE", "/v1/models", "GET"), ("GET", "/tokenize", "POST"), ("POST", "/health", "GET")],
 )
-def test_a_method_that_a_path_does_not_take_is_a_405_with_allow(
-    inside: Inside, method: str, path: str, allowed: str
-) -> None:
+def test_a_wrong_method_is_a_405_with_allow(inside: Inside, method: str, path: str, allowed: str) -> None:
     response = inside(NOWHERE).open(path, method=method)
     assert response.status_code == 405
     assert allowed in re.split(", *", response.headers["Allow"])
@@ -175,7 +171,7 @@ def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Insid
         assert len(server.seen) == 1
 
 
-def test_a_whole_answer_says_what_was_repaired_and_one_without_repairs_and_a_stream_say_nothing(
+def test_only_a_repaired_whole_answer_has_the_fixes_header(
     inside: Inside,
 ) -> None:
     call = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
@@ -211,7 +207,7 @@ KEYS = Keys(
         (CHAT, KEY, "other", "mine"),
     ],
 )
-def test_the_client_is_told_by_path_then_key_then_setting(
+def test_the_client_is_path_then_key_then_setting(
     inside: Inside, path: str, key: str, setting: str, client: str
 ) -> None:
     with Upstream([answer(completion("a", secret=1, other_secret=2))]) as server:

@@ -72,7 +72,7 @@ def arguments_of(data: bytes) -> list[Any]:
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("before", ["", BEFORE, "<think>Hm.</think>\n\n"])
 @pytest.mark.parametrize("behind", ["", "\n", "\n</tool_calls>\n "])
-def test_the_second_call_stands_in_the_place_of_the_broken_one(
+def test_the_second_call_replaces_the_broken_one(
     inside: Inside, before: str, behind: str, streamed: bool, second: Any
 ) -> None:
     with upstream(told(before + CALL + behind, used=9, streamed=streamed), second()) as server:
@@ -248,9 +248,7 @@ def test_only_where_one_call_is_asked_for(inside: Inside, more: dict[str, Any], 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize(("owner", "rules"), [("vllm", TEXT), ("unknown", "")])
-def test_it_is_off_by_a_rule_and_where_no_server_is_known_to_guide(
-    inside: Inside, owner: str, rules: str, streamed: bool
-) -> None:
+def test_it_is_off_by_rule_or_without_guided_decoding(inside: Inside, owner: str, rules: str, streamed: bool) -> None:
     with upstream(told(CALL, streamed=streamed), owner=owner) as server:
         client = inside(server.url, rules=rules) if rules else inside(server.url)
         found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
@@ -259,7 +257,7 @@ def test_it_is_off_by_a_rule_and_where_no_server_is_known_to_guide(
 
 
 @pytest.mark.parametrize("owner", ["vllm", "sglang", "llamacpp", "lmdeploy"])
-def test_it_is_on_where_the_server_guides_its_decoding(inside: Inside, owner: str) -> None:
+def test_it_is_on_with_guided_decoding(inside: Inside, owner: str) -> None:
     with upstream(told(CALL, streamed=True), guided(), owner=owner) as server:
         found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
         assert len(server.seen) == 2
@@ -292,9 +290,7 @@ NO_CALL: list[Script] = [
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", NO_CALL)
-def test_where_the_second_try_calls_nothing_the_first_reply_ends_as_it_would_have(
-    inside: Inside, second: Script, streamed: bool
-) -> None:
+def test_without_a_second_call_the_first_reply_stays(inside: Inside, second: Script, streamed: bool) -> None:
     with upstream(told(BEFORE + CALL, streamed=streamed), second) as server:
         response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
         assert len(server.seen) == 2
@@ -334,7 +330,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("script,before", [("broken", ""), ("told", BEFORE.strip())])
-def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
+def test_a_real_llama_cpp_grammar_writes_the_call(
     inside: Inside, real: str, script: str, before: str, streamed: bool
 ) -> None:
     """What its model writes then is one call of that tool with arguments by the schema; which, is chance."""

@@ -86,7 +86,7 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_path: Path) -> None:
+def test_only_what_the_engine_uses_is_captured(inside: Inside, tmp_path: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": "hidden"},
@@ -114,9 +114,7 @@ def test_of_the_request_only_what_the_engine_uses_is_kept(inside: Inside, tmp_pa
 
 
 @pytest.mark.parametrize("header", ["Authorization", "X-Api-Key"])
-def test_secrets_are_masked_in_the_first_line_and_the_answer_is_unchanged(
-    header: str, inside: Inside, tmp_path: Path
-) -> None:
+def test_secrets_are_masked_in_the_first_line_only(header: str, inside: Inside, tmp_path: Path) -> None:
     mine, other = "my-own-credential", "ghp_" + "a1B2" * 9
     result = f"write_file {mine} {other}"
     messages = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": result}]
@@ -138,9 +136,7 @@ def test_other_paths_are_not_captured(inside: Inside, tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_what_is_too_long_is_cut_at_the_end_of_an_event_and_says_so(
-    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_capture_is_cut_after_an_event(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "MAX_CAPTURE", 2000)
     events = [text(f"word {number}") for number in range(50)]
     with Upstream(stream(*events, finish(), DONE)) as server:
@@ -152,7 +148,7 @@ def test_what_is_too_long_is_cut_at_the_end_of_an_event_and_says_so(
 
 
 @pytest.mark.parametrize("kind", ["a file", "a folder that cannot be written"])
-def test_what_cannot_be_written_disturbs_nobody_and_is_told_once(
+def test_an_unwritable_capture_is_logged_once(
     kind: str, inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "captures"

@@ -248,9 +248,7 @@ def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_
         assert f"rules: {source} (" in log.read_text() and f"{start}/rules.yaml is not read" in log.read_text()
 
 
-def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of_an_absent_upstream(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_without_a_command_it_serves_with_the_old_flags(folder: Path, tmp_path: Path) -> None:
     port, upstream = free_port(), f"http://127.0.0.1:{free_port()}"
     words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--no-ui", "--max-streams", "4"]
     log = tmp_path / "log"
@@ -373,7 +371,7 @@ def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("serve")
-def test_it_says_what_it_will_do_and_no_key_is_in_that(
+def test_the_start_is_logged_without_keys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {name: f"a-{name}-key-that-nobody-may-see" for name in ("client", "upstream", "admin")}
@@ -389,9 +387,7 @@ def test_it_says_what_it_will_do_and_no_key_is_in_that(
     assert not [key for key in (*keys.values(), digest) if key in told]
 
 
-def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unusable_key_is_an_error_that_hides_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "keys.yaml").write_text("- {name: alice, sha256: the-key-itself}\n")
     (tmp_path / "up").write_text("the key itself")
     told = {"--client-keys": "keys.yaml", "--upstream-key-file": "up", "--admin-key-file": "up"}
@@ -403,9 +399,7 @@ def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
 
 
 @pytest.mark.usefixtures("serve")
-def test_a_gunicorn_that_cannot_be_started_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_gunicorn_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def failed(*_: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -415,7 +409,7 @@ def test_a_gunicorn_that_cannot_be_started_is_an_error(
 
 
 @pytest.mark.usefixtures("serve")
-def test_check_says_ok_or_why_the_code_cannot_be_loaded(
+def test_check_says_ok_or_why_loading_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))

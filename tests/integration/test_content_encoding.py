@@ -37,7 +37,7 @@ EVENTS = [ROLE, text("So. "), text("you"), finish(), DONE]
 
 @pytest.mark.parametrize("end", [b"x", b"\0x", b"garbage", b"\0\0\x1f\x8bgarbage", b"\x1f"])
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_what_is_none_behind_the_end_is_an_error_of_the_server(inside: Inside, path: str, end: bytes) -> None:
+def test_bytes_after_a_compressed_answer_are_an_error(inside: Inside, path: str, end: bytes) -> None:
     for cut in all_cuts(gzip.compress(b"So.", mtime=0) + end):
         with pytest.raises(UpstreamBroken):
             undone(cut)
@@ -51,9 +51,7 @@ def test_what_is_none_behind_the_end_is_an_error_of_the_server(inside: Inside, p
 @pytest.mark.parametrize("end", [b"x", b"\0x", b"garbage" * 9, b"\x1f", b"\x1f\x8b\x08garbage", b"<html></html>"])
 @pytest.mark.parametrize("step", [3, 10**6])
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_what_stands_behind_a_stream_that_is_done_is_passed_over(
-    inside: Inside, path: str, step: int, end: bytes
-) -> None:
+def test_bytes_after_a_finished_stream_are_ignored(inside: Inside, path: str, step: int, end: bytes) -> None:
     """Some fronts put something behind what they have compressed; the reply is whole."""
     with Upstream(streamed("gzip", gzip.compress(b"".join(EVENTS), mtime=0) + end, step)) as server:
         server.paths["/v1/models"] = [answer({"data": []})]
@@ -67,9 +65,7 @@ def test_what_stands_behind_a_stream_that_is_done_is_passed_over(
 
 @pytest.mark.parametrize("end", [b"x", b"\0x", b"garbage" * 9, b"\x1f", b"\x1f\x8b\x08garbage"])
 @pytest.mark.parametrize("step", [3, 10**6])
-def test_what_stands_behind_the_end_of_a_stream_that_is_not_done_is_an_error(
-    inside: Inside, step: int, end: bytes
-) -> None:
+def test_bytes_after_an_unfinished_stream_are_an_error(inside: Inside, step: int, end: bytes) -> None:
     with Upstream(streamed("gzip", gzip.compress(b"".join(EVENTS[:-1]), mtime=0) + end, step)) as server:
         data = inside(server.url).post(CHAT, json=chat()).data
     assert b'"error"' in data and b"compressed answer" in data and DONE not in data
@@ -98,7 +94,7 @@ ERROR = json.dumps({"error": {"message": "engine died", "type": "x", "code": 500
 
 @EACH
 @pytest.mark.parametrize("given", ["{}", "identity, {}", "{}, identity"])
-def test_an_error_of_a_path_that_passes_can_be_read(
+def test_a_passed_error_is_decompressed(
     inside: Inside, coding: str, pack: Callable[[bytes], bytes], given: str
 ) -> None:
     with Upstream([answer(pack(ERROR), 500, {"Content-Encoding": given.format(coding)})]) as server:
@@ -108,7 +104,7 @@ def test_an_error_of_a_path_that_passes_can_be_read(
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "gzip, gzip"])
-def test_an_error_of_a_path_that_passes_that_nobody_here_can_read_is_told(inside: Inside, coding: str) -> None:
+def test_a_passed_error_in_an_unknown_coding_is_replaced(inside: Inside, coding: str) -> None:
     """What is in it may be a key."""
     with Upstream([answer(b"abc", 429, {"Content-Encoding": coding, "Retry-After": "7"})]) as server:
         response = inside(server.url).post("/v1/embeddings", json={})

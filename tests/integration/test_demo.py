@@ -60,7 +60,6 @@ class TestParrot:
 class TestRealServer:
     """llama.cpp's server, with the parrot in it."""
 
-
     def test_a_tool_result_brings_the_next_turn(self, real: str) -> None:
         """The results after the marker count the turns."""
         call = {"id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
@@ -93,9 +92,7 @@ class TestThroughTheProxy:
 
     @pytest.mark.slow
     @pytest.mark.parametrize("upstream", ["real", "replay"])
-    def test_every_agent_gets_what_its_model_meant(
-        self, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_every_agent_gets_its_calls(self, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It ends well and in time, and names the server it stands on."""
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # without a trained model
         command = [sys.executable, "-m", "tests.demo", "--upstream", upstream]

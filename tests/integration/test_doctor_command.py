@@ -71,9 +71,7 @@ def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture
     assert "does harm:\n- the server swallows the model's call" in capsys.readouterr().out
 
 
-def test_the_key_of_a_variable_goes_up_and_nowhere_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_key_is_only_sent_upstream(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
     # A server may say the key in its errors.
     said = refusal("Not for the key sk-of-the-server.")
@@ -160,18 +158,14 @@ def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("place", ["no/such/place", "."])
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
-    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_place_is_reported_first(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", place]) == 2
         assert server.asked == []
     assert str(tmp_path / place) in told(capsys)
 
 
-def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.yaml").write_text("models: [{matches: x}]\n")
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", "bad.yaml"]) == 2
@@ -191,7 +185,7 @@ def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys
     assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
 
 
-def test_a_key_that_no_header_can_carry_is_told_and_not_shown(
+def test_a_key_that_is_no_header_value_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-ü-secret")

@@ -112,7 +112,7 @@ def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("said", ["word", HERMES])
-def test_a_defect_of_the_engine_never_looks_like_success(
+def test_an_engine_defect_is_no_success(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, dialect: Dialect, said: str
 ) -> None:
     """C6: an unchanged chat reply continues as received; any other ends in an error."""
@@ -129,7 +129,7 @@ def test_a_defect_of_the_engine_never_looks_like_success(
         assert told.failed and b'chat.completion"' not in data and (told.text, told.calls) != ("", [])
 
 
-def test_a_defect_of_the_engine_leaves_a_whole_answer_unchanged(
+def test_a_whole_answer_survives_a_defect(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""

@@ -103,9 +103,7 @@ def test_the_status_waits_for_content(inside: Inside, dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_heartbeats_come_before_the_head_between_events_and_while_text_is_held(
-    inside: Inside, dialect: Dialect
-) -> None:
+def test_heartbeats_are_sent_during_every_silence(inside: Inside, dialect: Dialect) -> None:
     """C2, U3, F75: an upstream that sends what is held back does not silence the heartbeats."""
     letters = [each for letter in HERMES[:30] for each in (chunked(text(letter)), 0.01)]
     rest = [chunked(text(HERMES[30:])), *ending()]

@@ -139,7 +139,7 @@ def never_whole(calls: list[tuple[str, str]]) -> bool:
 @EACH
 @MODES
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"], ids=["refused", "no such name"])
-def test_u1_there_is_nobody(
+def test_u1_unreachable(
     benches: Benches, monkeypatch: pytest.MonkeyPatch, dialect: Dialect, streamed: bool, host: str
 ) -> None:
     monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server that is out of reach says nothing
@@ -443,7 +443,7 @@ def test_u14_any_form_of_a_stream_is_read(usual: Bench, dialect: Dialect, tools:
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table({"ff": b"\xff", "cut": b"\xc3", "cut later": b"\xf0\x9f\x99", "a surrogate": b"\xed\xa0\x80"})
 @MODES
-def test_u14_what_is_no_utf8_is_read_or_told(
+def test_u14_invalid_utf8_is_read_or_an_error(
     usual: Bench, dialect: Dialect, tools: bool, fault: bytes, streamed: bool
 ) -> None:
     """The standard has a decoder put U+FFFD in its place."""
@@ -522,9 +522,7 @@ def test_u14_a_whole_answer_of_64_mib(usual: Bench, dialect: Dialect, size: int,
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table(scripts.ODD)
-def test_u15_an_event_that_nobody_knows_disturbs_nothing(
-    usual: Bench, dialect: Dialect, tools: bool, fault: bytes
-) -> None:
+def test_u15_an_unknown_event_is_ignored(usual: Bench, dialect: Dialect, tools: bool, fault: bytes) -> None:
     script = stream(ROLE, text("So. "), fault, text("you"), finish(), DONE)
     told = usual.ask(dialect, script, streamed=True, tools=tools).succeeds()
     assert (told.text, told.finish) == ("So. you", "stop")
@@ -548,9 +546,7 @@ def test_u15_odd_calls_are_repaired(usual: Bench, dialect: Dialect, fault: tuple
         "no type": [{"id": "a", "function": {"name": "write_file", "arguments": A}}],
     }
 )
-def test_u15_odd_calls_of_a_whole_answer_are_repaired(
-    usual: Bench, dialect: Dialect, fault: list[dict[str, Any]]
-) -> None:
+def test_u15_odd_whole_calls_are_repaired(usual: Bench, dialect: Dialect, fault: list[dict[str, Any]]) -> None:
     said = {"role": "assistant", "content": None, "tool_calls": fault}
     told = usual.ask(dialect, [answer(completion(said, "tool_calls"))], streamed=False).succeeds()
     assert told.whole_calls == [("write_file", json.loads(given)) for given in (A, B)[: len(fault)]]
@@ -576,7 +572,7 @@ def _cut(data: bytes) -> list[bytes]:
         "a bomb": ("gzip", lambda data: gzip.compress(data + b" " * 100_000_000), 502),
     }
 )
-def test_u16_it_compresses_although_nobody_asked(
+def test_u16_unasked_compression(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[str, Callable[[bytes], bytes], int]
 ) -> None:
     """The client gets no bytes that it cannot read."""
@@ -615,7 +611,7 @@ def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: D
         "two lengths": ({"Content-Length": 1}, False),
     }
 )
-def test_u16_headers_that_are_there_twice(
+def test_u16_repeated_headers(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[dict[str, int], bool]
 ) -> None:
     again, fits = fault
@@ -688,7 +684,7 @@ LEAVES = pytest.mark.parametrize(
 @EACH
 @LEAVES
 @table(scripts.WAITS)
-def test_k1_it_leaves(
+def test_k1_it_goes(
     usual: Bench, dialect: Dialect, fault: tuple[list[Action], bool], leave: Callable[[Client], float]
 ) -> None:
     said, streamed = fault
@@ -710,7 +706,7 @@ def test_k1_it_leaves(
 
 @EACH
 @LEAVES
-def test_k1_it_leaves_during_heartbeats(benches: Benches, dialect: Dialect, leave: Callable[[Client], float]) -> None:
+def test_k1_it_goes_during_heartbeats(benches: Benches, dialect: Dialect, leave: Callable[[Client], float]) -> None:
     bench = benches("--heartbeat", "0.1")
     bench.play([Act.EXPECT_CLOSE])
     with Client(bench.proxy.port, request(dialect, dialect.ask(streamed=True, tools=True))) as client:
@@ -736,7 +732,7 @@ def test_k1_it_leaves_during_heartbeats(benches: Benches, dialect: Dialect, leav
         "behind a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
     }
 )
-def test_k1_it_leaves_before_its_request_is_complete(
+def test_k1_it_goes_during_its_request(
     usual: Bench, dialect: Dialect, fault: bytes, leave: Callable[[Client], float]
 ) -> None:
     """The model server is not asked."""
@@ -750,7 +746,7 @@ def test_k1_it_leaves_before_its_request_is_complete(
 
 @EACH
 @MODES
-def test_k1_it_leaves_while_it_is_queued(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_k1_it_goes_while_queued(usual: Bench, dialect: Dialect, streamed: bool) -> None:
     """The worker sees the request only when nobody waits for it any more."""
     worker = usual.proxy.health()["worker"]
     script: Script = [*SAID, Act.EXPECT_CLOSE]
@@ -830,9 +826,7 @@ def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("name", refused_requests(DIALECTS["chat"]))
-def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
-    benches: Benches, dialect: Dialect, name: str
-) -> None:
+def test_k3_100_failed_clients_that_stay_block_no_one(benches: Benches, dialect: Dialect, name: str) -> None:
     bench = benches("THREADS=160", "RESERVED_THREADS=32", "--max-body", "65536")
     status, sent = refused_requests(dialect)[name]
     if dialect.path.encode() not in sent:
@@ -850,9 +844,7 @@ def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("body", [0, 90_000_000], ids=["its body read", "its body unread"])
-def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(
-    benches: Benches, dialect: Dialect, body: int
-) -> None:
+def test_k3_100_refused_clients_that_stay_block_no_one(benches: Benches, dialect: Dialect, body: int) -> None:
     bench = benches("THREADS=64", "RESERVED_THREADS=16")
     asked = request(
         dialect, dialect.ask(streamed=True, tools=True), headers=f"Content-Length: {body}\r\n" if body else ""
@@ -887,9 +879,7 @@ def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(
         "compressed": (415, gzip.compress(b"{}"), "Content-Encoding: gzip\r\n"),
     }
 )
-def test_k4_a_body_that_cannot_be_used(
-    benches: Benches, dialect: Dialect, streamed: bool, fault: tuple[int, bytes, str]
-) -> None:
+def test_k4_an_unusable_body(benches: Benches, dialect: Dialect, streamed: bool, fault: tuple[int, bytes, str]) -> None:
     status, body, headers = fault
     bench = benches("--max-body", "65536")
     with (

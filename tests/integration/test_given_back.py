@@ -55,9 +55,7 @@ def garbage() -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
 @pytest.mark.parametrize("server_does", scripts(""))
-def test_nothing_of_a_request_waits_for_the_collector(
-    inside: Inside, garbage: list[Any], dialect: Dialect, server_does: str
-) -> None:
+def test_a_request_leaves_no_cycles(inside: Inside, garbage: list[Any], dialect: Dialect, server_does: str) -> None:
     script = {name: scripts(words)[server_does] for name, words in SAID.items()}
     body = dialect.ask(streamed=server_does != "whole", tools=True)
     with Upstream() as server:

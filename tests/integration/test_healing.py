@@ -89,7 +89,7 @@ def test_a_healthy_conversation_goes_up_as_the_very_bytes(inside: Inside) -> Non
 @pytest.mark.parametrize(
     "status,words", [(400, "roles must alternate"), (500, "Jinja Exception: roles must alternate")]
 )
-def test_what_a_refusal_teaches_is_tried_once_and_kept(
+def test_the_lesson_of_a_refusal_is_kept(
     status: int, words: str, inside: Inside, logged: pytest.LogCaptureFixture
 ) -> None:
     """F82: the next request goes up healed at once, and the log has the entry that keeps the lesson."""
@@ -226,7 +226,7 @@ def test_a_picture_for_a_model_that_reads_text_is_told(inside: Inside) -> None:
     assert told == "What is it?\n[Here was a picture, which this model cannot read.]"
 
 
-def test_a_defect_of_the_healing_leaves_the_request_as_it_came(
+def test_a_healing_defect_changes_nothing(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
@@ -319,9 +319,7 @@ def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: In
     assert sent == [None, "", "Hm."]
 
 
-def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_model(
-    inside: Inside, logged: pytest.LogCaptureFixture
-) -> None:
+def test_a_repeated_call_is_logged_and_the_model_is_told(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
     """F92."""
     conversation = [user()]
     counts = []
@@ -359,9 +357,7 @@ def repeated(times: int) -> list[dict[str, Any]]:
         ("most_repeats: 4, polls: [re*]", 9, False),
     ],
 )
-def test_a_call_that_repeats_is_answered_without_the_model_only_where_a_rule_says_so(
-    inside: Inside, rules: str, times: int, answered: bool, streamed: bool
-) -> None:
+def test_a_rule_answers_a_repeated_call(inside: Inside, rules: str, times: int, answered: bool, streamed: bool) -> None:
     """F92: in the client's dialect and mode."""
     with Upstream(OK if streamed else [answer(completion("a"))]) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')

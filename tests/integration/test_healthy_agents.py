@@ -32,9 +32,7 @@ def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
 
 @pytest.mark.skipif(not CAPTURES, reason=f"there are no captures in {FOLDER}")
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
-def test_a_real_agents_history_goes_up_as_it_came(
-    capture: Any, inside: Inside, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_real_agents_history_is_unchanged(capture: Any, inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "proxy")
     told = json.loads(capture.read_text())
     path = told["path"].partition("?")[0]

@@ -222,9 +222,7 @@ CALLED = {
 @pytest.mark.parametrize("front", ["chat", "messages", "responses"])
 @pytest.mark.parametrize("end_of_it", CALLED)
 @pytest.mark.parametrize("together", [False, True])
-def test_a_printed_call_takes_the_lane_and_nothing_leaves(
-    inside: Inside, front: str, end_of_it: str, together: bool
-) -> None:
+def test_a_printed_call_is_held_in_the_lane(inside: Inside, front: str, end_of_it: str, together: bool) -> None:
     fronts = {
         "chat": (CHATS, "write_file"),
         "messages": ((MESSAGES, asked_in_messages("Hi", tools=[MESSAGES_TOOL])), MESSAGES_TOOL["name"]),
@@ -262,9 +260,7 @@ def test_a_reset_in_the_lane_is_told_as_everywhere(inside: Inside) -> None:
     assert b'"error"' in driven.data and DONE not in driven.data
 
 
-def test_what_has_come_is_read_event_by_event_but_for_a_long_step(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_long_step_reads_several_events(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a call may be anywhere in what is read by a long step."""
     monkeypatch.setattr(attempt, "SLICE", 0.0)
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "' + "x" * LONG

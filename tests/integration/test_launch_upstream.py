@@ -129,7 +129,7 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_there", [False, True], ids=["its own proxy", "one that listens already"])
-def test_the_verdict_of_the_run_is_told_when_the_agent_exits(
+def test_the_verdict_is_printed_when_the_agent_exits(
     server: Upstream, home: Path, tmp_path: Path, is_there: bool
 ) -> None:
     paths = server.paths
@@ -297,9 +297,7 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
 
 
 @pytest.mark.slow
-def test_beside_a_proxy_for_another_model_server_its_own_is_started(
-    server: Upstream, home: Path, tmp_path: Path
-) -> None:
+def test_a_proxy_for_another_server_is_not_used(server: Upstream, home: Path, tmp_path: Path) -> None:
     """The one that was asked for, and not whatever is there."""
     with ExitStack() as stack:
         other = stack.enter_context(Upstream())
@@ -319,7 +317,7 @@ def test_beside_a_proxy_for_another_model_server_its_own_is_started(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [[b"SSH-2.0-OpenSSH_9\r\n"], [answer({"vllm_url": "http://127.0.0.1:1"})]])
-def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path, script: list[bytes]) -> None:
+def test_a_listener_that_is_no_proxy_is_not_used(server: Upstream, home: Path, script: list[bytes]) -> None:
     with Upstream() as there:
         there.paths = {"/": script, "/health": script}
         words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))

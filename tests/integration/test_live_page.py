@@ -135,13 +135,18 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
         {"model": "tiny", **none, "requests": 2, "calls": 1, "rescued": 1, "rejected": 1},
     ]
     assert state["totals"] == {
-        **none, "requests": 4, "calls": 2, "rescued": 1, "rejected": 1, "failed": 1, "tokens_in": 10, "tokens_out": 7
+        **none,
+        "requests": 4,
+        "calls": 2,
+        "rescued": 1,
+        "rejected": 1,
+        "failed": 1,
+        "tokens_in": 10,
+        "tokens_out": 7,
     }
 
 
-def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
-    server: Upstream, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog: pytest.LogCaptureFixture) -> None:
     script(server, *[[answer(completion("a"))]] * 2)
     caplog.set_level(logging.INFO, "proxy")
     with live_page(server.url) as page:
@@ -347,12 +352,16 @@ def test_who_has_the_key_may_from_elsewhere(server: Upstream, headers: dict[str,
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    "told", [{"Origin": "http://127.0.0.1:3000"}, {"Origin": "null"}, {"Referer": "http://127.0.0.1:3000/"},
-             {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "cross-site"}],
+    "told",
+    [
+        {"Origin": "http://127.0.0.1:3000"},
+        {"Origin": "null"},
+        {"Referer": "http://127.0.0.1:3000/"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
 )
-def test_no_other_page_reads_by_the_password_that_a_browser_keeps(
-    server: Upstream, path: str, told: dict[str, str]
-) -> None:
+def test_another_page_cannot_use_the_saved_password(server: Upstream, path: str, told: dict[str, str]) -> None:
     """Cross-site request forgery: the browser sends the password with whatever another page makes it send."""
     with live_page(server.url, keys=admin("secret")) as page:
         refused = get(page, path, headers={**basic("secret"), **told})

@@ -115,7 +115,7 @@ def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page
     page.locator("#request-rows tr").filter(has_text="bash").get_by_role("button").click()
     cards = page.locator("#story-body article")
     call = cards.filter(has_text="text_call")
-    expect(call.get_by_role("region", name="The model wrote")).to_contain_text('<tool_call>')
+    expect(call.get_by_role("region", name="The model wrote")).to_contain_text("<tool_call>")
     expect(call.get_by_role("region", name="The client got")).to_contain_text('"timeout": 60')
     number = cards.filter(has=page.get_by_role("heading", name="literal, tool bash"))
     expect(number.locator("del").first).to_have_text('"')

@@ -77,7 +77,7 @@ def workers(proxy: Proxy) -> set[int]:
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_page_shows_what_all_workers_do(
+def test_a_page_shows_all_workers(
     proxy: Start, server: Upstream, clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))

@@ -102,7 +102,7 @@ def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str,
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_texts_take_linear_time(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
+def test_long_texts_are_linear(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
     text = unit * (SIZE // len(unit))
     assert seconds(proxied, dialect, HISTORIES[dialect](text)) < SECONDS
     assert seconds(proxied, dialect, HISTORIES[dialect]("So.", result=text)) < SECONDS
@@ -112,7 +112,7 @@ def test_long_texts_take_linear_time(proxied: tuple[FlaskClient, Upstream], dial
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("form", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_arguments_take_linear_time(
+def test_long_arguments_are_linear(
     proxied: tuple[FlaskClient, Upstream], dialect: str, form: Callable[[str], str], unit: str
 ) -> None:
     arguments = form(unit * (SIZE // len(unit)))

@@ -32,9 +32,7 @@ def test_it_is_off_by_default(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("usage", [False, True])
-def test_a_client_that_streams_is_answered_as_a_stream_and_the_upstream_is_not_asked(
-    inside: Inside, usage: bool
-) -> None:
+def test_a_stream_is_answered_without_the_upstream(inside: Inside, usage: bool) -> None:
     """A1, defects 1 and 7."""
     with Upstream() as server:
         options = {"stream_options": {"include_usage": usage}}

@@ -126,9 +126,7 @@ OVER: list[bytes] = [
 
 @pytest.mark.parametrize("refusal", OVER, ids=["vllm", "llama-server"])
 @MODES
-def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
-    inside: Inside, refusal: bytes, streamed: bool
-) -> None:
+def test_a_prompt_that_is_too_long_has_anthropics_words(inside: Inside, refusal: bytes, streamed: bool) -> None:
     """F95: by these words Claude Code compacts the conversation."""
     for first in ([], [[vllm(LEAST)]]):
         with serving(*first, [refusal]) as server:
@@ -140,9 +138,7 @@ def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
 
 @pytest.mark.parametrize(("words", "prompt"), [(LEAST, 100), (LEFT, 100)], ids=["at least", "exactly"])
 @MODES
-def test_without_a_second_try_the_client_is_told_what_does_not_fit(
-    inside: Inside, words: str, prompt: int, streamed: bool
-) -> None:
+def test_without_a_second_try_the_error_has_the_sizes(inside: Inside, words: str, prompt: int, streamed: bool) -> None:
     with serving([vllm(words)]) as server:
         response = inside(server.url, SERVER).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
         assert len(server.seen) == 1
@@ -156,7 +152,7 @@ def test_without_a_second_try_the_client_is_told_what_does_not_fit(
 # Defects of the proxy.
 
 
-def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
+def test_a_writer_defect_is_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     take = Blocks.take

@@ -80,7 +80,7 @@ def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -
     ],
 )
 @pytest.mark.parametrize("headers", [{}, VERSION], ids=["no header", "header"])
-def test_what_is_not_there_is_told_in_the_shape_of_the_path(
+def test_a_missing_path_has_the_error_of_its_api(
     inside: Inside, method: str, path: str, status: int, headers: dict[str, str]
 ) -> None:
     with serving() as server:

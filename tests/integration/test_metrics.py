@@ -68,9 +68,7 @@ def test_calls_have_their_notation_and_tokens_their_kind(inside: Inside, streame
 
 
 @pytest.mark.once
-def test_a_worker_that_is_just_creating_its_file_is_waited_for(
-    proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_created_metrics_file_is_awaited(proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     started = proxy("http://127.0.0.1:1")
     empty = tmp_path / "metrics" / "counter_0.db"

@@ -33,9 +33,7 @@ def test_an_answer_that_nobody_takes_closes_the_upstream(inside: Inside, begun: 
 
 
 @pytest.mark.parametrize("action,status", [(Act.CLOSE, 502), (Act.EXPECT_CLOSE, 504)])
-def test_a_relay_that_fails_before_the_head_is_a_status_and_closes_the_upstream(
-    inside: Inside, action: Act, status: int
-) -> None:
+def test_a_relay_that_fails_before_the_head_is_a_status(inside: Inside, action: Act, status: int) -> None:
     with Upstream([action]) as server:
         assert inside(server.url, idle_timeout=0.1).post("/v1/completions", json={}).status_code == status
         if action is Act.EXPECT_CLOSE:

@@ -173,9 +173,7 @@ def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agen
 
 
 @pytest.mark.parametrize(("owner", "text_"), [("llamacpp", " is four."), ("vllm", "The answer is four.")])
-def test_llama_cpp_repeats_the_beginning_that_the_client_gave_in_whole_answers(
-    inside: Inside, owner: str, text_: str
-) -> None:
+def test_the_prefill_that_llama_cpp_repeats_is_removed(inside: Inside, owner: str, text_: str) -> None:
     body = ask(stream=False)
     body["messages"].append({"role": "assistant", "content": "The answer"})
     with serving(reply(False, "The answer is four."), models=cards("tiny", owner=owner)) as server:

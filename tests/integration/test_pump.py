@@ -257,7 +257,7 @@ class BlackHole:
 
 
 @pytest.mark.slow
-def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+def test_a_second_try_that_cannot_connect_delays_no_stream(proxy: Start, tmp_path: Path) -> None:
     """The heartbeat has gone out, so the stream is the pump's when the server refuses it."""
     rules = tmp_path / "rules.yaml"
     with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
@@ -275,7 +275,7 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
 
 
 @pytest.mark.slow
-def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+def test_a_locked_audit_file_delays_no_stream(proxy: Start, tmp_path: Path) -> None:
     """Each of 70 replies waits a second to write its repairs."""
     audit = tmp_path / "audit.jsonl"
     repaired = [SSE, chunked(ROLE), chunked(text(HERMES)), chunked(finish()), chunked(DONE), LAST]
@@ -298,9 +298,7 @@ def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_locked_store_is_no_matter_to_50_streams(
-    proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_store_delays_no_stream(proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 14 responses waits five seconds to be kept, and then ends without."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     kept = tmp_path / FILE_NAME

@@ -43,9 +43,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-def test_malformed_request_gets_a_json_error_without_its_key(
-    bench: Bench, bad: tuple[str, int, str], dialect: Dialect
-) -> None:
+def test_a_malformed_request_is_a_json_error(bench: Bench, bad: tuple[str, int, str], dialect: Dialect) -> None:
     said, status, wrong = bad
     with closing(socket.create_connection(("127.0.0.1", bench.proxy.port), PATIENCE)) as client:
         client.sendall(said.replace("%s", dialect.path).replace("KEY", KEY).encode())

@@ -48,9 +48,7 @@ STORED = [("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1")]
 @pytest.mark.parametrize("prefix", ["", "/for/mine"])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @MODES
-def test_a_request_is_answered_and_only_chat_completions_is_asked(
-    inside: Inside, dialect: Dialect, prefix: str, streamed: bool
-) -> None:
+def test_only_chat_completions_is_asked(inside: Inside, dialect: Dialect, prefix: str, streamed: bool) -> None:
     with serving(reply(streamed, "Hello there")) as server:
         data = (
             inside(server.url, MINE).post(prefix + dialect.path, json=dialect.ask(streamed=streamed, tools=False)).data
@@ -144,9 +142,7 @@ def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, kno
         assert check_error(response.data, 400)["code"] == "context_length_exceeded"
 
 
-def test_a_heartbeat_between_two_slices_comes_behind_what_was_read(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heartbeat_between_slices_follows_the_events_read(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came at once is numbered as it is read."""
     monkeypatch.setattr(attempt, "_slice", lambda: lambda: True)
     monkeypatch.setattr(AnswerWait, "heartbeat_due", property(lambda wait: True))

@@ -119,7 +119,7 @@ def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, stream
 
 
 @MODES
-def test_a_response_too_large_to_be_kept_says_so(
+def test_a_large_response_is_not_kept(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
     monkeypatch.setattr(shared_file, "STORE_BYTES", 2**20)
@@ -193,7 +193,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.mark.slow
-def test_a_restart_keeps_it_and_two_workers_share_it(
+def test_workers_share_what_survives_a_restart(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each worker has each response, and so has the next process, as long as the runtime directory is there."""

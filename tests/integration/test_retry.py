@@ -205,9 +205,7 @@ def test_a_refused_field_is_left_out_the_second_time(inside: Inside, message: st
         "the prompt says 'store'",
     ],
 )
-def test_nothing_is_left_out_that_was_not_named_or_without_which_it_is_another_request(
-    inside: Inside, message: str
-) -> None:
+def test_only_a_named_optional_field_is_left_out(inside: Inside, message: str) -> None:
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         request = with_tools(store=True, user="u", response_format={"type": "text"})
         assert inside(server.url).post(CHAT, json=request).status_code == 400

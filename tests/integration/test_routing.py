@@ -130,7 +130,7 @@ def ask_all(client: FlaskClient, model: str) -> None:
         (", key: /keys/own", {"Bearer of-file"}),
     ],
 )
-def test_another_server_is_sent_only_the_key_that_its_entry_names(
+def test_another_server_gets_only_the_key_of_its_entry(
     inside: Inside, two: list[Upstream], entry: str, expected: set[str | None]
 ) -> None:
     usual, own = two
@@ -160,7 +160,7 @@ def test_another_path_of_the_main_server_is_sent_its_key(inside: Inside, two: li
     assert keys_at(usual) == {"Bearer main"}
 
 
-def test_an_answer_that_repeats_the_key_of_another_server_is_masked(
+def test_the_key_of_another_server_is_masked(
     inside: Inside, two: list[Upstream], caplog: pytest.LogCaptureFixture
 ) -> None:
     usual, own = two
@@ -227,9 +227,7 @@ def test_a_conversation_that_passes_has_the_key_of_its_chat_requests(inside: Ins
 # A model's own server.
 
 
-def test_a_model_with_a_server_of_its_own_is_asked_of_that_in_every_dialect(
-    inside: Inside, two: list[Upstream]
-) -> None:
+def test_each_dialect_is_sent_to_the_server_of_the_model(inside: Inside, two: list[Upstream]) -> None:
     usual, own = two
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}/v1'}}]")
     own.paths["/v1/models/own"] = [answer({"id": "own"})]
@@ -271,7 +269,7 @@ def lists(*models: str, **more: object) -> Script:
 
 
 @pytest.mark.parametrize("version", LISTS)
-def test_the_models_and_aliases_of_all_servers_are_listed_once_if_they_are_asked_there(
+def test_models_and_aliases_of_all_servers_are_listed(
     inside: Inside, two: list[Upstream], version: dict[str, str]
 ) -> None:
     usual, own = two
@@ -304,9 +302,7 @@ def test_a_model_of_another_server_is_listed_with_its_context(inside: Inside, tw
     assert (mine["id"], mine["max_input_tokens"]) == ("own", 4096)
 
 
-def test_a_claude_name_that_means_the_main_servers_model_is_not_listed_for_messages(
-    inside: Inside, two: list[Upstream]
-) -> None:
+def test_an_ambiguous_claude_name_is_not_listed_for_messages(inside: Inside, two: list[Upstream]) -> None:
     usual, own = two
     own.paths["/v1/models"] = lists("claude-own")
     client = inside(usual.url, f"models: [{{match: claude-own, url: '{own.url}'}}]")
@@ -319,9 +315,7 @@ def test_a_claude_name_that_means_the_main_servers_model_is_not_listed_for_messa
 
 
 @pytest.mark.parametrize("version", LISTS)
-def test_a_server_that_cannot_be_reached_leaves_the_list_of_what_is_known(
-    inside: Inside, two: list[Upstream], version: dict[str, str]
-) -> None:
+def test_an_unreachable_server_shortens_the_list(inside: Inside, two: list[Upstream], version: dict[str, str]) -> None:
     usual, own = two
     own.paths["/v1/models"] = [answer({"error": "starting"}, 503)]
     rules = f"models: [{{match: gone, url: '{nowhere()}'}}, {{match: own, url: '{own.url}'}}]"
@@ -362,9 +356,7 @@ def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:
 
 @pytest.mark.parametrize("stream_", [True, False])
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_a_server_that_cannot_be_reached_is_said_and_no_other_one_is_asked(
-    inside: Inside, two: list[Upstream], path: str, stream_: bool
-) -> None:
+def test_an_unreachable_server_has_no_substitute(inside: Inside, two: list[Upstream], path: str, stream_: bool) -> None:
     gone = nowhere()
     client = inside(two[0].url, f"models: [{{match: own, url: '{gone}'}}]")
     for _ in range(2):

@@ -95,9 +95,7 @@ def events(url: str, body: object) -> list[Any]:
 
 @pytest.mark.parametrize("tools", [[], [WRITE_FILE]], ids=["no tools", "tools"])
 @pytest.mark.parametrize("usage", [{}, {"stream_options": {"include_usage": True}}], ids=["", "usage"])
-def test_plain_text_arrives_as_the_server_says_it(
-    llama: str, llama_front: Proxy, tools: list[object], usage: dict[str, object]
-) -> None:
+def test_plain_text_is_unchanged(llama: str, llama_front: Proxy, tools: list[object], usage: dict[str, object]) -> None:
     """C1: the same events in the same order, with the same keys in the same order."""
     request = {**asking("plain", stream=True), **usage, "tools": tools}
     assert events(llama_front.url, request) == events(llama, request)

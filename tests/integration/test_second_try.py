@@ -242,9 +242,7 @@ ANSWERS: list[Any] = [
 @pytest.mark.parametrize(
     ("message", "more"), [*((EMPTY, more) for more in ONE_TRY), *((message, {}) for message in ANSWERS)]
 )
-def test_an_answer_and_what_only_one_try_may_answer_are_asked_for_once(
-    inside: Inside, message: Any, more: dict[str, Any], streamed: bool
-) -> None:
+def test_an_answer_needs_no_second_try(inside: Inside, message: Any, more: dict[str, Any], streamed: bool) -> None:
     """A second try needs offered tools, one answer, and none that the client has begun."""
     with Upstream(told(message, streamed=streamed)) as server:
         assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
@@ -273,7 +271,7 @@ BROKEN: list[Script] = [
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", BROKEN)
 @pytest.mark.parametrize("message", [EMPTY, THOUGHT])
-def test_where_the_second_try_fails_the_first_reply_ends_as_it_would_have(
+def test_a_failed_second_try_leaves_the_first_reply(
     inside: Inside, second: Script, message: dict[str, Any], streamed: bool
 ) -> None:
     with Upstream(told(message, streamed=streamed), second) as server:
@@ -290,7 +288,7 @@ def test_a_second_reply_that_breaks_off_ends_in_an_error(inside: Inside) -> None
     assert b"Hm." in data and b"So" in data and b'"error"' in data and DONE not in data
 
 
-def test_a_defect_in_the_second_try_ends_the_first_reply(
+def test_a_defect_in_the_second_try_is_logged(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
@@ -343,7 +341,7 @@ def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside,
 
 
 @pytest.mark.parametrize(("rules", "advice"), [("parse: server", "set parse: proxy"), ("parse: auto", "start it with")])
-def test_the_log_advises_what_was_not_tried(
+def test_the_log_advises_the_untried_setting(
     inside: Inside, logged: pytest.LogCaptureFixture, rules: str, advice: str
 ) -> None:
     swallowed = told(EMPTY, used=40)
@@ -367,9 +365,7 @@ def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("counted_", [True, False])
-def test_what_the_server_keeps_back_from_the_proxy_goes_up_for_its_own_parser(
-    inside: Inside, streamed: bool, counted_: bool
-) -> None:
+def test_a_call_kept_from_the_proxy_is_left_to_the_server(inside: Inside, streamed: bool, counted_: bool) -> None:
     rules = 'models: [{match: "*", parse: proxy, server: vllm}]'
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "write_file", "arguments": INPUT}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -203,9 +203,7 @@ def failed(message: str) -> Any:
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
 @pytest.mark.parametrize("named", [KEY, f"Bearer {KEY}", "another-tenants-key-1234"])
-def test_a_key_as_the_name_of_a_model_is_not_a_label_of_a_metric(
-    inside: Inside, path: str, listed: bool, named: str
-) -> None:
+def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
     done = [answer(completion("a"))]
     with Upstream(done, done) as server:
         models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []

@@ -224,7 +224,7 @@ def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
         (("POST /v1/completions HTTP/1.1", "Host: x", "Transfer-Encoding : chunked"), b"400"),
     ],
 )
-def test_what_two_servers_could_read_in_two_ways_is_refused(shared: Two, lines: tuple[str, ...], status: bytes) -> None:
+def test_an_ambiguous_request_is_refused(shared: Two, lines: tuple[str, ...], status: bytes) -> None:
     found = shared.raw(*lines, f"x-api-key: {ALICE}")
     assert found.split(b" ", 2)[1].startswith(status), found
     assert shared.upstream.seen == []

@@ -187,7 +187,7 @@ class TestPrint:
         assert all("PROXY_KEY" in out and KEY not in out for out in outs)
 
     @pytest.mark.parametrize("words", [("claude",), ("claude", "--write"), ("codex", "--write"), ("sdk",)])
-    def test_a_web_proxy_in_between_is_told(
+    def test_a_web_proxy_is_reported(
         self, words: tuple[str, ...], run: Run, real: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of its own URL, in which a password may stand, nothing is said."""
@@ -274,7 +274,7 @@ class TestNoProxy:
             f"connection refused at {url}; start `vllm-tool-proxy serve`, or give the proxy's --url",
         )
 
-    def test_a_proxy_behind_a_certificate_that_nobody_knows(
+    def test_an_unknown_certificate(
         self, run: Run, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("SSL_CERT_FILE", raising=False)
@@ -341,12 +341,13 @@ class TestNoProxy:
         status, line = self.line(run, url)
         assert status == 2 and line.startswith(f"--url {url!r} is not valid; give ")
 
+
 class TestWrite:
     """--write and --undo, for every agent that has files."""
 
     @pytest.mark.parametrize("agent", AGENTS)
     @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["", "with a key"])
-    def test_written_twice_is_written_once_and_undone_is_as_before(
+    def test_writing_is_idempotent_and_undone(
         self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, clines: Path
     ) -> None:
         before = tree(clines)
@@ -392,9 +393,7 @@ class TestWrite:
         assert f"{config} is unchanged: " in ran.err and "prints without --write" in ran.err
         assert tree(home) == before
 
-    def test_what_would_win_over_it_is_taken_out_and_told_and_comes_back(
-        self, run: Run, real: Proxy, home: Path
-    ) -> None:
+    def test_overriding_settings_are_removed_and_restored(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".claude/settings.json"
         config.parent.mkdir()
         config.write_text('{"env": {"ANTHROPIC_API_KEY": "sk", "CLAUDE_CODE_USE_BEDROCK": "1", "MINE": "x"}}\n')
@@ -408,7 +407,7 @@ class TestWrite:
         run("setup", "claude", "--undo")
         assert tree(home) == before
 
-    def test_what_would_win_is_named_where_nothing_is_written(self, run: Run, real: Proxy) -> None:
+    def test_overriding_settings_are_named_in_printed_output(self, run: Run, real: Proxy) -> None:
         told = "\n# remove keys that would override it: "
         claude, codex = (run("setup", agent, "--url", real.url).out for agent in ("claude", "codex"))
         assert f"{told}env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK, " in claude
@@ -449,7 +448,7 @@ class TestWrite:
         assert tree(home) == before
 
     @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-    def test_what_is_no_file_is_left_alone(
+    def test_only_regular_files_are_written(
         self, make: Callable[[Path], None], run: Run, real: Proxy, home: Path
     ) -> None:
         (home / ".claude").mkdir()
@@ -457,7 +456,7 @@ class TestWrite:
         told = f"{home}/.claude/settings.json cannot be read (not a regular file)"
         assert run("setup", "claude", "--url", real.url, "--write").err == f"vllm-tool-proxy: error: {told}\n"
 
-    def test_a_place_that_can_hold_no_file_is_told_in_one_line(
+    def test_an_unwritable_place_is_one_line(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """/proc lets nobody make a folder, root neither; a link to itself leads nowhere."""
@@ -469,7 +468,7 @@ class TestWrite:
             assert (ran.status, ran.err.count("\n")) == (1, 1)
             assert str(folder) in ran.err and "cannot be" in ran.err
 
-    def test_a_program_that_must_write_and_is_not_there_is_told(
+    def test_a_missing_program_is_reported(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", str(home))
@@ -480,7 +479,7 @@ class TestWrite:
         )
         assert tree(home) == {}
 
-    def test_one_that_fails_is_told_without_the_key(
+    def test_a_failing_program_is_reported_without_the_key(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         program(home / "bin", "cline", '#!/bin/sh\necho "cannot: $*" >&2; exit 3\n')
@@ -532,9 +531,7 @@ class TestLaunch:
         ran = launched(home, "launch", "sdk", "--url", real.url, "--", "env")
         assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
 
-    def test_both_sdks_ask_the_proxy_with_these_variables(
-        self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_both_sdks_use_the_printed_variables(self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is printed is all that they need."""
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
@@ -547,7 +544,7 @@ class TestLaunch:
             assert [each.id for each in client.models.list()] == [MODEL, "claude-Qwen3-Coder"]
             assert [each.id for each in other.models.list()] == [MODEL, "claude-Qwen3-Coder"]
 
-    def test_what_cannot_be_started_is_told(
+    def test_a_program_that_cannot_start_is_reported(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", str(home))

@@ -74,7 +74,7 @@ def connected(port: int) -> closing[socket.socket]:
 
 @EACH
 @pytest.mark.parametrize("fault", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_read_is_answered_at_once(
+def test_an_invalid_request_is_answered_immediately(
     benches: Benches, dialect: Dialect, fault: tuple[str, bytes, int]
 ) -> None:
     """Its client sends no more, and its time has not come."""

@@ -243,7 +243,7 @@ def test_a_responses_client_has_an_item_of_reasoning(inside: Inside, streamed: b
         ("", {}),
     ],
 )
-def test_an_item_of_reasoning_goes_back_where_the_family_reads_it(
+def test_reasoning_is_sent_back_where_the_family_reads_it(
     inside: Inside, streamed: bool, family: str, thought: dict[str, str]
 ) -> None:
     """Of a model of no known family nothing is known: there it waits until the server has shown that it wants it."""

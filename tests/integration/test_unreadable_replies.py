@@ -125,9 +125,7 @@ def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, 
 
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), READ), ids=str)
-def test_what_lenient_clients_read_is_read(
-    inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
-) -> None:
+def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
     """Nothing is dropped, and every client can read what it gets: `null`, and escapes."""
     before, says, after, (_, behind) = PLACES[place]
     change, said = READ[fault]
@@ -181,9 +179,7 @@ UNREADABLE: Mapping[str, bytes] = {
 
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), UNREADABLE), ids=str)
-def test_what_cannot_be_read_ends_the_reply_in_an_error(
-    inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
-) -> None:
+def test_an_unreadable_event_is_an_error(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
     """What came before it has left, what follows never does, and the model is not asked again."""
     before, says, after, (around, _) = PLACES[place]
     parts = [*[says("AAA")] * 4, UNREADABLE[fault], *[says("CCC")] * 4]
@@ -242,7 +238,7 @@ WHOLE_PLACES: Mapping[str, Mapping[str, Any]] = {
     product(DIALECTS, WHOLE_PLACES, (True, False), (True, False), [name for name in READ if name != "a line end"]),
     ids=str,
 )
-def test_a_whole_answer_that_lenient_clients_read_is_read(
+def test_lenient_whole_answers_are_read(
     inside: Inside, *, dialect: str, place: str, streamed: bool, tools: bool, fault: str
 ) -> None:
     change, said = READ[fault]
@@ -417,7 +413,7 @@ WHOLE_UNREADABLE: Mapping[str, bytes] = {
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("fault", WHOLE_UNREADABLE)
-def test_a_whole_answer_that_cannot_be_read_is_a_502(
+def test_an_unreadable_answer_is_a_502(
     inside: Inside, dialect: Dialect, streamed: bool, tools: bool, fault: str
 ) -> None:
     response = _asked(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
