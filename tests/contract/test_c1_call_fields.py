@@ -88,7 +88,6 @@ def fields_in(pieces: list[dict[str, Any]]) -> list[tuple[int, str, object]]:
 
 
 def calls_in(pieces: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Names and arguments."""
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
     for each in pieces:

@@ -41,7 +41,6 @@ ROWS = [Row(**json.loads(line)) for line in CORPUS.read_text().splitlines()]
 
 
 def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
-    """Return a tool set with one tool."""
     return read_tools([{"type": "function", "function": {"name": name, "parameters": schema}}])
 
 
@@ -70,18 +69,15 @@ def test_each_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
 
 
 def deltas(cut: list[str]) -> list[Chunk]:
-    """Return a streamed call."""
     opened = calls(piece(0, "", name="tool", id="call_1"))
     return [opened, *(calls(piece(0, part)) for part in cut), ends("tool_calls")]
 
 
 def all_at_once(cut: list[str]) -> list[Chunk]:
-    """Return a whole response."""
     return [chunk(delta(0, "tool_calls", tool_calls=[piece(0, "".join(cut), name="tool", id="call_1")]))]
 
 
 def written(cut: list[str]) -> list[Chunk]:
-    """Return a call in text."""
     before, after = '<tool_call>\n{"name": "tool", "arguments": ', "}\n</tool_call>"
     return [*map(says, (before, *cut, after)), ends()]
 

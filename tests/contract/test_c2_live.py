@@ -68,7 +68,6 @@ def crashed(error: Exception) -> None:
 
 
 def writer(dialect: str) -> Writer:
-    """Return the writer of a dialect."""
     for each in TRANSLATING:
         if each.name == dialect:
             return each.dialect().writer(expand=False)

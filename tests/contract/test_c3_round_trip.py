@@ -78,7 +78,6 @@ SCALARS: tuple[Kind, ...] = (
 
 
 def array_of(kind: Kind) -> Kind:
-    """An array of values of one kind."""
     return {"type": "array", "items": kind[0]}, st.lists(kind[1], max_size=3)
 
 

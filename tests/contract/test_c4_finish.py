@@ -46,7 +46,6 @@ def reply(form: str) -> tuple[str, str, list[Call]]:
 
 
 def said(text: str, rng: random.Random) -> list[Chunk]:
-    """A text in pieces."""
     return [says(part) for part in random_cut(text, rng) if part]
 
 
@@ -83,12 +82,10 @@ def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: 
 
 
 def offering(row: ValidCall) -> ToolSet:
-    """The tool that a row of the corpus calls."""
     return read_tools([{"type": "function", "function": {"name": "tool", "parameters": row.schema}}])
 
 
 def deltas(arguments: Iterable[str]) -> list[Chunk]:
-    """A structured call in pieces."""
     return [calls(piece(0, "", name="tool", id="call_1")), *(calls(piece(0, part)) for part in arguments if part)]
 
 
@@ -106,7 +103,6 @@ def test_a_structured_call_that_was_cut_off_is_left_as_cut(row: ValidCall) -> No
 
 
 def finish_of(reason: str, found: list[Call]) -> str:
-    """What the finish of a reply must be."""
     return ("tool_calls" if found else "stop") if reason in NATURAL else reason
 
 

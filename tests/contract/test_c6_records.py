@@ -55,7 +55,6 @@ class Row:
     results: tuple[str, ...] = ()
 
     def engine(self) -> Engine:
-        """Return the engine that reads the reply."""
         return new_engine(TOOLS, sources=self.results)
 
     def body(self, parts: Iterable[str]) -> bytes:
@@ -79,7 +78,6 @@ def crashed(error: Exception) -> None:
 
 
 def reply(engine: Engine, on_crash: Callable[[Exception], None] = crashed) -> StreamReply:
-    """A reply to a chat client."""
     return StreamReply(engine, ChatWriter(OPTIONS), on_crash)
 
 
@@ -99,7 +97,6 @@ def ids(engine: Engine) -> list[str]:
 
 
 def recorded(name: str) -> tuple[bytes, Engine]:
-    """Return a recorded body, and its engine."""
     task = Task(tools=tools_for(name), seed=b"seed", raw_text="-none-" in name)
     return (FOLDER / name).read_bytes(), Engine(task)
 

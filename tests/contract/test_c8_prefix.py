@@ -68,7 +68,6 @@ class Talk:
 
 
 def new_talk(seed: int) -> Talk:
-    """Return the conversation of this number."""
     rng = random.Random(seed)
     rows = {f"tool_{number}": row for number, row in enumerate(rng.sample(ROWS, rng.randint(1, 4)))}
     turns, open_calls = list[Turn](), tuple[Call, ...]()
@@ -107,7 +106,6 @@ def chat(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
 
 
 def messages(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
-    """The same as Messages."""
     note = messages_ask.text(f"<system-reminder>\n{turn.note}\n</system-reminder>")
     blocks = [
         *(messages_ask.result(rng.choice((said, [messages_ask.text(said)])), call) for call, said in turn.results),
@@ -123,7 +121,6 @@ def messages(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
 
 
 def responses(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
-    """The same as Responses."""
     said = [responses_ask.user(rng.choice((turn.said, responses_ask.text(turn.said))))] if turn.said else []
     asked = [
         *(responses_ask.output(text, call) for call, text in turn.results),

@@ -28,7 +28,6 @@ def got_of(*chunks: Chunk) -> Got:
 
 
 def message(*entries: dict[str, Any], finish: str | None = "tool_calls") -> Chunk:
-    """Return a chunk that contains the whole message."""
     said = {"role": "assistant", "content": None, "tool_calls": [*entries]}
     return chunk({"index": 0, "delta": {}, "message": said, "finish_reason": finish})
 

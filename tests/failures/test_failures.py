@@ -59,7 +59,6 @@ class _BadServer:
         self.name = rng.choice(["once", "always", "prefix", "case", *(["late"] if self.counts else [])])
 
     def call(self, number: int, name: str, arguments: Any) -> list[dict[str, Any]]:
-        """Return the deltas of one call."""
         whole = not isinstance(arguments, str) or self.rng.random() < 0.2
         parts = [arguments] if whole else random_cut(arguments, self.rng)
         index = {"counts": number, "from one": number + 1, "zero": 0, "none": None}[self.index]
@@ -71,7 +70,6 @@ class _BadServer:
         return said
 
     def spelled(self, number: int, name: str) -> str:
-        """Return a name in this server's spelling."""
         return {"prefix": f"functions.{name}:{number}", "case": name.upper()}.get(self.name, name)
 
     def _names(self, place: int, count: int) -> bool:
@@ -107,7 +105,6 @@ def _reply(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], Got, Got, str]:
 
 
 def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
-    """The deltas in groups, in their order."""
     groups: list[list[Any]] = [[]]
     for each in deltas:
         if groups[-1] and rng.random() < 0.8:

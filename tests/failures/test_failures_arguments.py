@@ -19,7 +19,6 @@ FILES = offered(
 
 
 def late(**message: Any) -> Chunk:
-    """Return a last chunk with the whole message."""
     return chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
 
 

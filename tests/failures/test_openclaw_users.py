@@ -31,7 +31,6 @@ ARGUMENTS = {"path": "a.txt", "content": "hi"}
 
 
 def seen(data: bytes) -> Seen:
-    """Return a chat client's view of an answer."""
     return read("chat", 200, data).choice()
 
 

@@ -28,7 +28,6 @@ ADDED = {"bash": {"description": "Execute the given shell command"}, "glob": {"p
 
 
 def asked(inside: Inside, script: Any, *, rules: str = FILE, stream: bool = True, **request: Any) -> bytes:
-    """The body that OpenCode gets."""
     body = chat(stream=stream, **{"tools": OPENCODE, **request})
     with Upstream(script) as server:
         data: bytes = inside(server.url, rules).post(CHAT, json=body).data
@@ -36,13 +35,11 @@ def asked(inside: Inside, script: Any, *, rules: str = FILE, stream: bool = True
 
 
 def streamed(inside: Inside, *chunks: Chunk, **more: Any) -> Any:
-    """What a client has of a stream of these chunks."""
     script = stream(ROLE.raw, *(each.raw for each in chunks), DONE)
     return received(asked(inside, script, **more))[0]
 
 
 def answered(inside: Inside, *messages: dict[str, Any], finish: str = "tool_calls", **more: Any) -> list[Any]:
-    """The choices of a whole answer."""
     choices = [
         {"index": number, "message": {"role": "assistant", **each}, "finish_reason": finish}
         for number, each in enumerate(messages)

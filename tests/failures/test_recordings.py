@@ -64,7 +64,6 @@ WHOLES = recorded("*/*-chat-plain-200.txt", "*/named-[34].txt", "*/named-plain.t
 
 @cache
 def tools_for(name: str) -> ToolSet:
-    """The tools that were offered when the recording was made."""
     if not name.startswith("llama-server-agents"):
         return read_tools([WRITE_FILE])
     prefix = Path(name).name.split("_")[0]

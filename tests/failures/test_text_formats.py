@@ -19,8 +19,6 @@ CORPORA = Path(__file__).parents[1] / "corpora"
 
 
 class Call(TypedDict):
-    """A call that must be found."""
-
     name: str
     arguments: dict[str, Any]
 

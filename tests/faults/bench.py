@@ -64,7 +64,6 @@ class Answer:
         return told
 
     def succeeds(self) -> Told:
-        """What it says, if it is a success."""
         assert (self.status, self.ended) == (200, True), (self.status, self.ended, self.data[:2000])
         told = self.told
         assert told.finish and not told.error, self.data[:2000]
@@ -88,7 +87,6 @@ class Bench:
     _checked: int = 0
 
     def play(self, *scripts: Script) -> None:
-        """Answer the next requests so."""
         self.upstream.play(*scripts)
         self.upstream.paths["/v1/models"] = [MODELS]
 
@@ -131,7 +129,6 @@ class Bench:
 
 
 def request(dialect: Dialect, body: Any, id_: str = "", *, headers: str = "") -> bytes:
-    """A POST as its bytes."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = f"X-Request-Id: {id_}\r\n" if id_ else ""
     lines = f"Host: x\r\nContent-Type: application/json\r\n{named}{headers}"
@@ -142,7 +139,6 @@ def request(dialect: Dialect, body: Any, id_: str = "", *, headers: str = "") ->
 def read(
     dialect: Dialect, response: HTTPResponse, *, streamed: bool, id_: str = "", shown: Gate | None = None
 ) -> Answer:
-    """All of an answer."""
     parts: list[bytes] = []
     ended = True
     try:

@@ -135,7 +135,6 @@ def tool_call(**said: Any) -> dict[str, Any]:
 
 
 def deltas(*calls: dict[str, Any]) -> list[bytes]:
-    """One event for each."""
     return [delta({"tool_calls": [call]}) for call in calls]
 
 
@@ -187,7 +186,6 @@ OURS = dict.fromkeys(("X-Powered-By", "Server", "Via", "Upgrade", "X-Accel-Redir
 
 
 def with_headers(script: list[Action], headers: Mapping[str, str]) -> list[Action]:
-    """The script with more headers in its head."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
     assert isinstance(script[0], bytes)
     return [script[0].removesuffix(b"\r\n") + lines + b"\r\n", *script[1:]]

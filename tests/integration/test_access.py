@@ -51,7 +51,6 @@ def access(**more: Any) -> Keys:
 
 
 def front(upstream: str, keys: Keys, rules: str = "", **settings: Any) -> tuple[FlaskClient, WorkerState]:
-    """The application without gunicorn, with these keys."""
     read = parse_rules(rules.encode(), "rules.yaml", read_rules(None)) if rules else read_rules(None)
     service = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
     app = make_app(service)
@@ -287,9 +286,6 @@ def test_without_one_only_this_machine_may(headers: dict[str, str], method: str,
     assert service.in_force.read() is None
     for host in ("127.0.0.1", "localhost:80", "[::1]:8003"):  # without a client's key
         assert client.get("/metrics", headers={"Host": host}).status_code == 200
-
-
-# What is counted of it.
 
 
 def samples(client: FlaskClient) -> dict[str, float]:

@@ -37,7 +37,6 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """The messages of the proxy's logger so far."""
     caplog.set_level(logging.INFO, "proxy")
     yield caplog.messages
     assert all("\n" not in message for message in caplog.messages)
@@ -132,7 +131,6 @@ def test_the_line_says_why_a_call_is_missing(
 
 
 def repairing(count: int = 1) -> Upstream:
-    """Answers with a call as text, so often."""
     return Upstream(*[[answer(completion(HERMES))]] * count)
 
 

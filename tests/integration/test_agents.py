@@ -24,8 +24,6 @@ pytestmark = pytest.mark.once
 
 
 class TestResults:
-    """What is kept of runs, and the table in the docs."""
-
     def test_the_page_has_its_marks(self) -> None:
         """So that the command can write it."""
         page = Path("docs/agents.md").read_text(encoding="utf-8")
@@ -62,8 +60,6 @@ def settled(agent: Agent, server: inside.Server, home: Path) -> tuple[list[str],
 
 
 class TestAgent:
-    """The agents, as far as they can be looked at without them."""
-
     @pytest.mark.slow
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
     def test_what_it_is_told_is_what_setup_says(self, agent: Agent, tmp_path: Path) -> None:

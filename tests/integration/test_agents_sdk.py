@@ -37,7 +37,6 @@ class Ran:
 
 
 def run(proxy: Proxy, api: str, streamed: bool, *, model: str = "tiny", task: str = "Write a.txt") -> Ran:
-    """Give an agent a task; it may call `write_file`."""
     ran = Ran()
 
     def write_file(path: str, content: str) -> str:

@@ -38,7 +38,6 @@ SLASHED = "/v1/models/Qwen/Qwen3-Coder:30b@main"
 
 
 def error_of(response: TestResponse) -> dict[str, Any]:
-    """The error in OpenAI's shape, which every refusal has."""
     assert response.headers["Content-Type"] == "application/json"
     body = json.loads(response.data)
     assert list(body) == ["error"] and {"message", "type", "param", "code"} <= body["error"].keys()

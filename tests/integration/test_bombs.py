@@ -44,7 +44,6 @@ def most_memory(bench: Bench) -> int:
 
 
 def script(headers: dict[str, str], data: bytes, status: int = 200) -> list[Any]:
-    """An answer of these bytes, as they are."""
     return [head(status, {**headers, "Content-Length": str(len(data))}), data]
 
 

@@ -46,7 +46,6 @@ def files(folder: Path) -> list[Path]:
 
 
 def only(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """The one capture: its first line and the rest."""
     (file,) = files(folder)
     line, _, body = file.read_bytes().partition(b"\n")
     return json.loads(line), body
@@ -59,27 +58,10 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
         client.post(CHAT, json=chat(tools=[WRITE_FILE]), headers={"X-Request-Id": "my-id"})
     about, body = only(folder)
     assert body == b"".join(EVENTS)
-    assert about == {
-        "capture": 1,
-        "version": __version__,
-        "truncated": False,
-        "status": 200,
-        "content_type": "text/event-stream; charset=utf-8",
-        "complete": True,
-        "model": "tiny",
-        "tools": [WRITE_FILE],
-        "tool_choice": None,
-        "response_format": None,
-        "parallel_tool_calls": None,
-        "stream": True,
-        "call_ids": [],
-        "sources": [],
-        "made_calls": [],
-        "raw_text": False,
-        "client": "",
-        "ordered": False,
-        "thoughts": {"begun": "", "unknown": True, "family": ""},
-    }
+    assert (about["capture"], about["version"], about["model"]) == (1, __version__, "tiny")
+    assert (about["status"], about["content_type"]) == (200, "text/event-stream; charset=utf-8")
+    assert (about["complete"], about["truncated"], about["stream"]) == (True, False, True)
+    assert (about["tools"], about["raw_text"], about["client"]) == ([WRITE_FILE], False, "")
     (file,) = files(folder)
     assert NAME.fullmatch(file.name)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

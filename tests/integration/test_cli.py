@@ -66,27 +66,22 @@ def environ(**more: str) -> dict[str, str]:
 
 
 def command(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command, run to its end in the release `cwd`."""
     argv = [sys.executable, "-m", "proxy", *words]
     return subprocess.run(argv, cwd=cwd, env=environ(**env), capture_output=True, text=True, timeout=120, check=False)
 
 
 @contextmanager
 def listening() -> Iterator[int]:
-    """A socket that listens on a free port; yields the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 def asked(port: int) -> Mapping[str, object]:
-    """Return the answer of the release's application."""
     answer: Mapping[str, object] = json.loads(Proxy(port, Path(os.devnull)).get("/")[2])
     return answer
 
 
 def until(port: int, version: str) -> Mapping[str, object]:
-    """Return the first answer of `version`."""
-
     def answered() -> bool:
         with suppress(OSError, http.client.HTTPException):
             return asked(port)["version"] == version
@@ -98,7 +93,6 @@ def until(port: int, version: str) -> Mapping[str, object]:
 
 @contextmanager
 def serving(words: Sequence[str], cwd: Path, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command as it serves, its stderr in `log`; ended at the end."""
     with log.open("wb") as stderr:
         argv = [sys.executable, "-m", "proxy", *words]
         process = subprocess.Popen(argv, cwd=cwd, env=environ(**env), stderr=stderr)
@@ -307,8 +301,6 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
 
 
 class Became(Exception):
-    """Instead of the exec: what the process would have become."""
-
     def __init__(self, argv: list[str], env: dict[str, str]) -> None:
         super().__init__()
         self.argv = argv

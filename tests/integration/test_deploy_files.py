@@ -28,7 +28,6 @@ def values(*words: str) -> list[str]:
 
 
 def value(*words: str) -> str:
-    """The same of the only such line."""
     (only,) = values(*words)
     return only
 
@@ -40,7 +39,6 @@ def seconds(text: str) -> float:
 
 
 def section(name: str) -> list[str]:
-    """The lines of a section of haproxy.cfg."""
     start = LINES.index(name) + 1
     heads = ("global", "defaults", "frontend ", "backend ")
     end = next((at for at in range(start, len(LINES)) if LINES[at].startswith(heads)), len(LINES))

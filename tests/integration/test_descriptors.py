@@ -37,7 +37,6 @@ class Tight:
         return client.getresponse()
 
     def connection(self) -> http.client.HTTPConnection:
-        """A connection that is not made yet."""
         return http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)
 
 

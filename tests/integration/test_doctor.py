@@ -32,30 +32,24 @@ def builtin() -> Rules:
 
 
 def examined(behaviour: Behaviour, rules: Rules | None = None, seconds: float = PATIENCE, model: str = "") -> Report:
-    """The report on a server that behaves so."""
     with ModelServer(behaviour) as server:
         ask = Asker(Upstream(ServerOptions(server.url)), "", seconds)
         return examine(ask, model, builtin() if rules is None else rules, lambda text: None)
 
 
 def bad(report: Report) -> set[str]:
-    """The ids of all that is not as it should be."""
     return {finding.id for finding in report.findings if finding.level is not Level.GOOD}
 
 
 def chat_only(answer: Callable[[Message], Result | None]) -> Callable[[str, Message], Result | None]:
-    """A hook for chat requests alone."""
     return lambda path, body: answer(body) if path == CHAT else None
 
 
 def without_role(role: str) -> Callable[[Sequence[Message]], str]:
-    """A template that leaves messages of a role out."""
     return lambda messages: ordinary([each for each in messages if each["role"] != role])
 
 
 def template(refuses: Callable[[Sequence[Message]], bool], why: str) -> Callable[[Sequence[Message]], str]:
-    """A template that refuses some conversations."""
-
     def render(messages: Sequence[Message]) -> str:
         if refuses(messages):
             raise Refused(why)
@@ -65,8 +59,6 @@ def template(refuses: Callable[[Sequence[Message]], bool], why: str) -> Callable
 
 
 def in_a_row(*roles: str) -> Callable[[Sequence[Message]], bool]:
-    """True for conversations in which such messages follow each other."""
-
     def has(messages: Sequence[Message]) -> bool:
         said = [each["role"] for each in messages]
         return any(tuple(said[at : at + len(roles)]) == roles for at in range(len(said)))
@@ -75,8 +67,6 @@ def in_a_row(*roles: str) -> Callable[[Sequence[Message]], bool]:
 
 
 def edited(change: Callable[[Message], Message | None]) -> Callable[[Sequence[Message]], str]:
-    """A template that sees each message changed, or not at all."""
-
     def render(messages: Sequence[Message]) -> str:
         ordinary(messages)
         return ordinary([each for each in map(change, messages) if each is not None])
@@ -101,8 +91,6 @@ def no_second_system(messages: Sequence[Message]) -> str:
 
 
 def said_calls(arguments: str = "{}", ids: Sequence[str] = ("a", "b")) -> Callable[[Message], Message]:
-    """Changes the calls of a chunk."""
-
     def change(chunk: Message) -> Message:
         for choice in chunk["choices"]:
             for number, call in enumerate(choice["delta"].get("tool_calls") or ()):
@@ -114,8 +102,6 @@ def said_calls(arguments: str = "{}", ids: Sequence[str] = ("a", "b")) -> Callab
 
 
 def each_chunk(change: Callable[[Message], Message]) -> Callable[[list[bytes]], list[bytes]]:
-    """Changes the chunks of a stream."""
-
     def changed(events: list[bytes]) -> list[bytes]:
         return [
             each if each == DONE else b"data: " + json.dumps(change(json.loads(each[6:]))).encode() + b"\n\n"
@@ -141,7 +127,6 @@ def no_calls(events: list[bytes]) -> list[bytes]:
 
 
 def broken_whole(body: Message) -> Result | None:
-    """The arguments of a whole answer are cut off."""
     if body.get("stream") or not body.get("tools") or body["tool_choice"] == "none":
         return None
     call = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": '{"path": "doc'}}
@@ -150,14 +135,12 @@ def broken_whole(body: Message) -> Result | None:
 
 
 def forced(message: Message, finish: str = "stop") -> Callable[[str, Message], Result | None]:
-    """What comes of a forced call."""
     choice = {"index": 0, "message": message, "finish_reason": finish}
     data = json.dumps({"choices": [choice]}).encode()
     return chat_only(lambda body: (200, data) if body.get("tool_choice") == "required" else None)
 
 
 def when(cause: Callable[[Message], Any], result: Result) -> Callable[[str, Message], Result | None]:
-    """This answer to the chat requests that have a cause."""
     return chat_only(lambda body: result if cause(body) else None)
 
 

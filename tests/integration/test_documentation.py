@@ -32,7 +32,6 @@ def _made() -> dict[str, str]:
 
 
 def paths_in(nav: Any) -> Iterator[str]:
-    """The pages that a navigation leads to."""
     if isinstance(nav, str):
         yield nav
     for entry in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():

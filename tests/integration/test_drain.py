@@ -50,7 +50,6 @@ TEXT = chunked(ROLE), chunked(text("So"))
 
 
 def master(proxy: Proxy) -> psutil.Process:
-    """gunicorn's master."""
     return psutil.Process(proxy.health()["worker"]).parent()
 
 
@@ -64,7 +63,6 @@ def ends_in_an_error(path: str, data: bytes) -> bool:
 
 
 def serving(stack: ExitStack, *scripts: list[Action]) -> Upstream:
-    """A model server that answers so, and says what it serves."""
     upstream = stack.enter_context(Upstream(*scripts))
     upstream.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
     return upstream

@@ -95,9 +95,6 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
     assert len(front.upstream.seen) == 1
 
 
-# Answers of the wrong kind.
-
-
 def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let the engine raise at its n-th chunk."""
     feed, count = Engine.feed, iter(range(1, 1000))

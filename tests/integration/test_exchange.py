@@ -40,7 +40,6 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 
 
 def said(data: bytes) -> str:
-    """Return the text of a stream."""
     return read("chat", 200, data).choice().text
 
 

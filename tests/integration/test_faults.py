@@ -98,7 +98,6 @@ def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
 
 @pytest.fixture
 def usual(benches: Benches) -> Bench:
-    """A proxy with its defaults."""
     return benches()
 
 
@@ -109,7 +108,6 @@ def hasty(benches: Benches) -> Bench:
 
 
 def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
-    """The variants of a row."""
     return pytest.mark.parametrize("fault", rows.values(), ids=rows.keys())
 
 
@@ -811,7 +809,6 @@ def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Di
 
 
 def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
-    """Requests that get an error at once, and with which status."""
     ask = dialect.ask(streamed=True, tools=True)
     return {
         "400": (400, request(dialect, b"{")),

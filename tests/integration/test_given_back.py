@@ -27,7 +27,6 @@ SAID = {
 
 
 def scripts(words: str) -> dict[str, list[Any]]:
-    """What the model server does, by the name of it."""
     parts = [text(part) for part in (words[:9], words[9:])]
     return {
         "streamed": stream(*parts, finish(), DONE),

@@ -37,8 +37,6 @@ def app(environ, start_response):
 
 @dataclass(frozen=True)
 class Running:
-    """A gunicorn that listens."""
-
     process: subprocess.Popen[str]
     port: int
 
@@ -80,14 +78,12 @@ def own(more: str) -> str:
 
 
 def own_file(folder: Path, more: str) -> Path:
-    """The file of such a configuration."""
     path = folder / "conf.py"
     path.write_text(own(more))
     return path
 
 
 def asked(port: int) -> bytes:
-    """The body of the answer to one request."""
     with closing(socket.create_connection(("127.0.0.1", port), PATIENCE)) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         answer = b""
@@ -119,7 +115,6 @@ def test_connections_inherit_the_limits_and_silent_ones_hold_up_nobody(tmp_path:
 
 
 def spent(process: subprocess.Popen[str]) -> float:
-    """The seconds of CPU that a gunicorn has used, workers and all."""
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in family)
 
@@ -143,7 +138,6 @@ def test_the_end_of_a_client_in_the_middle_of_a_head_costs_nothing(tmp_path: Pat
 
 
 def told(port: int, request: bytes) -> socket.socket:
-    """A connection that has sent something, and whose end stays open."""
     client = socket.create_connection(("127.0.0.1", port), PATIENCE)
     client.sendall(request)
     return client

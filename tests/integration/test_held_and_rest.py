@@ -22,8 +22,6 @@ OPTIONS = ChatOptions("m", True, StripFields(), parsed=True)
 
 
 def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
-    """The bytes for a chat client."""
-
     def crashed(error: Exception) -> None:
         raise error
 
@@ -31,8 +29,6 @@ def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
     given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
     return given + reply.finish()
 
-
-# The order of text and reasoning.
 
 HELD = ["a <tool", "a <tool_call>", 'a <tool_call>{"name": "ba', "a ```json\n{", "a [TOOL_CA", "\n"]
 

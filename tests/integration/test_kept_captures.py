@@ -47,7 +47,6 @@ def captures(folder: Path) -> int:
 
 
 def counted(client: FlaskClient) -> dict[str, float]:
-    """What the metrics say of captures."""
     text_form = client.get("/metrics").data.decode()
     samples = [sample for family in text_string_to_metric_families(text_form) for sample in family.samples]
     return {each.labels["what"]: each.value for each in samples if each.name == "tool_proxy_captures_total"}

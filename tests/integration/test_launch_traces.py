@@ -63,7 +63,6 @@ class Place(NamedTuple):
         return self.programs / "record.json"
 
     def told(self) -> dict[str, Any]:
-        """What the agent was given."""
         told: dict[str, Any] = json.loads(self.record.read_text())
         return told
 

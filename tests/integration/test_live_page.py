@@ -58,16 +58,12 @@ def script(server: Upstream, *scripts: Any) -> None:
 
 
 def ask(page: Page, body: dict[str, Any] | None = None, path: str = CHAT, **headers: str) -> None:
-    """One request of a client, to its end."""
     asked = chat(stream=True, tools=[WRITE_FILE]) if body is None else body
     page.client.post(path, json=asked, headers=headers)
 
 
 def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
-
-
-# What it is told.
 
 
 def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
@@ -160,9 +156,6 @@ def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog:
         for place in ("other-2", "-1", "1", "none", f"{first['ring']}-", f"{first['ring']}-x"):
             assert [one["number"] for one in page.state(query=f"?after={place}")["requests"]] == [1, 2]
     assert "_ui/state" not in caplog.text
-
-
-# What was said.
 
 
 def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) -> None:
@@ -287,9 +280,6 @@ def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, pa
     assert answered.encode() == b"".join(reply)
 
 
-# Where it is off.
-
-
 @pytest.mark.parametrize("path", [*PATHS, "/_ui/assets/page.js"])
 def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path: str) -> None:
     script(server, [answer(completion("a"))])
@@ -306,9 +296,6 @@ def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
     with live_page(server.url, audit_values=True) as page:
         ask(page)
         assert get(page, f"/_ui/{path}").status_code == 404
-
-
-# Who is told.
 
 
 def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
@@ -328,7 +315,6 @@ def test_without_one_no_other_page_and_nobody_else_may(server: Upstream, path: s
 
 
 def basic(key: str) -> dict[str, str]:
-    """The header by which a browser sends a password."""
     return {"Authorization": f"Basic {base64.b64encode(f'anybody:{key}'.encode()).decode()}"}
 
 

@@ -61,7 +61,6 @@ def site(folder: Path, *flags: str) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The usual requests, with what was said in them."""
     with site(tmp_path_factory.mktemp("shown"), "--audit-values") as one:
         one.play(*USUAL)
         for _ in USUAL:
@@ -71,13 +70,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def page(chromium: Browser, shown: Site) -> Iterator[Page]:
-    """The page of those, when it shows them."""
     with opened(chromium, shown.url) as one:
         expect(one.locator("#request-rows tr")).to_have_count(len(USUAL))
         yield one
-
-
-# What it shows.
 
 
 def test_the_verdict_the_models_and_the_requests_are_shown(page: Page) -> None:
@@ -197,9 +192,6 @@ def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Brows
             expect(page.locator("#request-rows button").last).to_be_focused()
 
 
-# How it is used.
-
-
 @pytest.mark.slow
 def test_all_of_it_can_be_used_by_the_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
@@ -254,8 +246,6 @@ def serious(page: Page) -> list[str]:
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
 
-
-# Who would do harm.
 
 HIDDEN = re.compile("[\u202e\u2066\u061c\u00ad\U000e0041]")
 
@@ -342,9 +332,6 @@ def test_its_policy_lets_no_script_run_that_is_not_its_own(page: Page) -> None:
     assert inline == "block"
     assert page.evaluate("window.hit") is None
     assert page.locator("img").count() == 0
-
-
-# The admin's key.
 
 
 @pytest.mark.slow

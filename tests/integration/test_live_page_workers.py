@@ -47,7 +47,6 @@ class Clients:
         self._stack = stack
 
     def ask(self, proxy: Proxy, method: str, path: str, body: bytes | None = None) -> http.client.HTTPResponse:
-        """One request; the answer has begun."""
         client = self._stack.enter_context(
             closing(http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE))
         )
@@ -55,7 +54,6 @@ class Clients:
         return self._stack.enter_context(client.getresponse())
 
     def post(self, proxy: Proxy, body: dict[str, Any]) -> http.client.HTTPResponse:
-        """A request for a model."""
         return self.ask(proxy, "POST", "/v1/chat/completions", json.dumps(body).encode())
 
 

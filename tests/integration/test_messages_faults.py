@@ -45,7 +45,6 @@ SERVER = 'models:\n  - {match: "*", parse: server}\n'
 
 
 def vllm(message_: str, status: int = 400, kind: str = "BadRequestError") -> bytes:
-    """vLLM's error."""
     return answer({"error": {"message": message_, "type": kind, "param": None, "code": status}}, status)
 
 
@@ -54,7 +53,6 @@ def error_event(message_: str = "engine died", status: int = 500) -> bytes:
 
 
 def events(data: bytes) -> list[Any]:
-    """The parsed events of a stream."""
     return [json.loads(block.partition(b"data: ")[2]) for block in data.split(b"\n\n") if block]
 
 
@@ -66,9 +64,6 @@ def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
     deltas = [each["delta"] for each in events(data) if each["type"] == "content_block_delta"]
     error: dict[str, Any] = made["error"]
     return error, *("".join(each.get(name, "") for each in deltas) for name in ("text", "partial_json"))  # type: ignore[return-value]
-
-
-# Before the stream: a real status.
 
 
 @pytest.mark.parametrize("status", [503, 529])
@@ -89,9 +84,6 @@ def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
     check_error(response.data, 400)
 
 
-# In the stream: the error event, behind the end of the block that is open.
-
-
 @pytest.mark.parametrize("name", ["reasoning", "content"])
 def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: Inside, name: str) -> None:
     said_ = "<think>hm" if name == "content" else "hm"
@@ -101,8 +93,6 @@ def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: I
     kinds = [each["type"] for each in events(data)][-3:]
     assert kinds == ["content_block_delta", "content_block_stop", "error"] and b"signature_delta" in data
 
-
-# A context that is too small.
 
 LEFT = (
     "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens "
@@ -149,9 +139,6 @@ def test_without_a_second_try_the_error_has_the_sizes(inside: Inside, words: str
     assert response.status_code == 400
 
 
-# Defects of the proxy.
-
-
 def test_a_writer_defect_is_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -173,9 +160,6 @@ def test_a_writer_defect_is_an_error_event(
             gate.open()
             data += b"".join(parts)
     assert broken(data)[1] == "Hi " and b"secret" not in data and "KeyError" in caplog.text
-
-
-# Calls that are not repaired: the client offered no tools.
 
 
 @pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"} x', '{"path": "a"}{"path": "a"}'])

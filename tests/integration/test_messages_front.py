@@ -54,9 +54,6 @@ WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
 MINE = "clients:\n  mine: {}\n"
 
 
-# Paths.
-
-
 @pytest.mark.parametrize("path", ["/", "/for/mine/"])
 def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -> None:
     """Claude Code asks so, of the base URL that it was given, whether the server is there."""
@@ -109,12 +106,6 @@ def test_the_request_s_id_comes_under_the_name_that_the_sdks_read(inside: Inside
         wrong = client.post(MESSAGES, json={}, headers=headers)
         assert server.seen[0].headers["X-Request-Id"] == "r-1"
     assert fine.headers["Request-Id"] == wrong.headers["Request-Id"] == "r-1"
-
-
-# Who asks.
-
-
-# Replies.
 
 
 @MODES
@@ -281,8 +272,6 @@ def test_calls_with_the_same_id_get_their_own(inside: Inside, streamed: bool) ->
     assert [each["id"] for each in up[1]["tool_calls"]] == [each["tool_call_id"] for each in up[2:]]
 
 
-# What is told of a request: its line, its repairs, its captures.
-
 DROPPED: dict[str, Any] = {"context_management": {}, "service_tier": "auto"}
 
 
@@ -340,9 +329,6 @@ def test_many_unknown_fields_do_not_flood_the_log(inside: Inside, logged: pytest
         message(inside(server.url).post(MESSAGES, json={**ask(tools=[TOOL], stream=False), **unknown}))
     told = [each.getMessage() for each in logged.records if each.getMessage().startswith("repair ")]
     assert len(told) == 101 and "fix=text_call" in told[0] and "more=" in told[-1]
-
-
-# Clients that leave.
 
 
 def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> None:

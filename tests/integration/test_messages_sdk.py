@@ -60,7 +60,6 @@ class Sdk:
         return message
 
     def got(self, streamed: bool, **request: Any) -> Any:
-        """The message: whole, or as the SDK's accumulator has it."""
         if not streamed:
             return self.create(**request)
         with self.client.messages.stream(**request) as stream:
@@ -98,7 +97,6 @@ def _no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sdk(llama_front: Proxy) -> Iterator[Sdk]:
-    """The SDK, the proxy, and the real llama.cpp server."""
     with talking(llama_front.url) as sdk:
         yield sdk
 
@@ -135,9 +133,6 @@ def calls_of(message: Any) -> list[tuple[str, Any]]:
 
 def text_of(message: Any) -> str:
     return "".join(block.text for block in message.content if block.type == "text").strip()
-
-
-# In front of the real server.
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -252,9 +247,6 @@ def test_a_prompt_over_the_context_is_told_in_the_words_by_which_clients_compact
             sdk.client.messages.create(model="parrot", max_tokens=9, messages=messages, stream=streamed)
         assert caught.value.type == "invalid_request_error"
         assert caught.value.api_message and caught.value.api_message.startswith("prompt is too long: ")
-
-
-# In front of a scripted server.
 
 
 FULL = event({"error": {"message": "full", "type": "overloaded_error", "code": 503}})

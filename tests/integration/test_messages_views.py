@@ -18,9 +18,6 @@ NO_PATH = [answer({"detail": "Not Found"}, 404)]
 BODY = {key: value for key, value in ask("Hi", tools=[TOOL]).items() if key not in ("max_tokens", "stream")}
 
 
-# Tokens.
-
-
 def test_vllm_counts_the_translated_request(inside: Inside) -> None:
     """F95."""
     with serving() as server:
@@ -87,9 +84,6 @@ def test_a_server_that_is_not_there_is_a_502(inside: Inside, path: str) -> None:
     response = client.open(path, method=method, json=BODY if path == COUNT else None, headers=VERSION)
     assert (response.status_code, response.headers["Retry-After"]) == (502, "5")
     check_error(response.data, 502)
-
-
-# Models.
 
 
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])

@@ -38,7 +38,6 @@ def _commands(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def bare(home: Path) -> dict[str, str]:
-    """No setting of this machine, and none of its folders."""
     return {"PATH": os.environ["PATH"], "HOME": str(home)}
 
 
@@ -55,7 +54,6 @@ def ended(commands: Path, home: Path, *words: str) -> subprocess.CompletedProces
 
 
 def package_files() -> set[str]:
-    """Every file of the package in the sources."""
     files = (path for path in (ROOT / "proxy").rglob("*") if path.is_file() and path.suffix != ".pyc")
     return {path.relative_to(ROOT).as_posix() for path in files}
 

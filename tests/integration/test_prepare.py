@@ -30,16 +30,12 @@ MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "who
 
 
 def asked(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
-    """What goes up for a Messages request."""
     with serving(reply(False, "a"), models=cards("tiny")) as server:
         response = inside(server.url, rules, **settings).post(path, json=body)
         assert response.status_code == 200, response.data
         (seen,) = server.seen
     assert seen.line == f"POST {CHAT} HTTP/1.1"
     return seen.json
-
-
-# The names of models.
 
 
 @pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-opus-4-1-20250805", "claude-"])
@@ -105,8 +101,6 @@ def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -
         assert [seen.json["model"] for seen in server.seen] == ["claude-x", "tiny"]
 
 
-# The profile: of the model as the server knows it, and of the client.
-
 PROFILES = """
 models:
   - {match: tiny, thinking: reasoning_effort, server_tools: drop}
@@ -142,9 +136,6 @@ def test_the_kind_of_server_that_the_rules_name_is_believed(inside: Inside) -> N
         assert server.seen[0].json["stream_options"]["continuous_usage_stats"] is True
 
 
-# What goes up.
-
-
 def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
     body = ask("Hi", system="Be brief.", tools=[TOOL], stop_sequences=["END"], top_k=5, stream=False)
     assert asked(inside, body) == {
@@ -156,9 +147,6 @@ def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
         "tools": [WRITE_FILE],
         "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
     }
-
-
-# What a reply must know of its request.
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,6 @@ def test_all_records_that_can_be_lost_are_in_one_panel() -> None:
 
 
 def exposed(proxy: Proxy) -> set[str]:
-    """The names under which a scrape finds something."""
     families = text_string_to_metric_families(proxy.get("/metrics")[2].decode())
     return {sample.name for family in families for sample in family.samples}
 
@@ -141,7 +140,6 @@ class Prometheus:
         return [value for value in found if math.isfinite(value)]
 
     def wait(self, query: str) -> None:
-        """Until a query has data."""
         until(lambda: self.values(query))
 
 
@@ -159,7 +157,6 @@ USAGE = b'data: {"id": "a", "choices": [], "usage": {"prompt_tokens": 3, "comple
 
 
 def called(arguments: str) -> bytes:
-    """A structured call of write_file."""
     function = {"name": "write_file", "arguments": arguments}
     delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
     return b"data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"

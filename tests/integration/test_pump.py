@@ -70,7 +70,6 @@ def worker_of(proxy: Proxy) -> psutil.Process:
 
 @contextmanager
 def fifty_paced(proxy: Start, upstream: Upstream, *flags: str) -> Iterator[tuple[Proxy, Readers]]:
-    """A proxy with fifty streams that run."""
     front = proxy(upstream.url, *flags)
     with Readers(front.port) as readers:
         for _ in range(50):
@@ -248,7 +247,6 @@ class BlackHole:
         self._first.sendall(answer(self.SAYS, 400))
 
     def end(self) -> None:
-        """Nobody is there any more."""
         for sock in (*self._waiting, self._listener, *([self._first] if self._first else [])):
             sock.close()
 

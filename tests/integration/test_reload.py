@@ -54,7 +54,6 @@ class Two:
     rules: Path
 
     def says(self, number: int, more: str = "", upstream: str = "http://127.0.0.1:1") -> None:
-        """Change the file."""
         self.holds(f"settings: {{max_tool_calls: {number}, upstream: '{upstream}'}}\n{more}")
 
     def holds(self, text: str) -> None:
@@ -69,7 +68,6 @@ class Two:
         return status, headers, json.loads(data)
 
     def reload(self) -> int:
-        """The status of a reload."""
         return self.post("/_reload")[0]
 
     def workers(self) -> dict[int, dict[str, Any]]:
@@ -77,7 +75,6 @@ class Two:
         return self.proxy.workers()
 
     def numbers(self) -> set[int]:
-        """Return the `max_tool_calls` of both workers."""
         return {health["max_tool_calls"] for health in self.workers().values()}
 
     def settle(self) -> None:
@@ -117,7 +114,6 @@ def two(tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def idle(two: Make) -> Iterator[Two]:
-    """One whose upstream is asked nothing."""
     with Upstream() as server:
         yield two(server.url)
 

@@ -42,9 +42,6 @@ MINE = "clients:\n  mine: {}\n"
 STORED = [("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1")]
 
 
-# Paths.
-
-
 @pytest.mark.parametrize("prefix", ["", "/for/mine"])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @MODES
@@ -99,9 +96,6 @@ def test_what_is_not_there_is_told_in_its_shape(inside: Inside, path: str) -> No
     response = inside(NOWHERE, MINE).post(path, json={})
     assert response.status_code == 404
     check_error(response.data, 404)
-
-
-# Replies.
 
 
 @MODES
@@ -189,9 +183,6 @@ def test_a_call_streams_on_as_it_comes(front: Front) -> None:
     assert calls_of(made) == [("write_file", {"path": "a", "content": "one two"})]
 
 
-# What is told of it.
-
-
 def test_what_was_dropped_is_in_the_audit_file(inside: Inside, tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     with serving(reply(False, "a")) as server:
@@ -205,9 +196,6 @@ def test_what_was_dropped_is_in_the_audit_file(inside: Inside, tmp_path: Path) -
     }
 
 
-# Counting.
-
-
 def test_tokens_are_counted_by_vllms_tokenizer_with_the_translated_request(inside: Inside) -> None:
     with Upstream() as server:
         server.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({"count": 42})]}
@@ -216,8 +204,6 @@ def test_tokens_are_counted_by_vllms_tokenizer_with_the_translated_request(insid
     assert response.json == {"object": "response.input_tokens", "input_tokens": 42}
     assert response.headers["X-Tool-Proxy-Count"] == "tokenize"
 
-
-# What Codex really sends.
 
 CAPTURES = SHARED / "captures"
 codex = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures are not there")

@@ -49,7 +49,6 @@ def talking(url: str) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture
 def sdk(llama_front: Proxy) -> Iterator[openai.OpenAI]:
-    """The SDK, the proxy, and the real llama.cpp server."""
     with talking(llama_front.url) as client:
         yield client
 
@@ -84,7 +83,6 @@ def calls_of(response: Any) -> list[tuple[str, Any]]:
 
 
 def got(client: openai.OpenAI, streamed: bool, **request: Any) -> Any:
-    """The response: whole, or as the SDK's accumulator has it."""
     if not streamed:
         return client.responses.create(**request)
     with client.responses.stream(**request) as stream:
@@ -94,9 +92,6 @@ def got(client: openai.OpenAI, streamed: bool, **request: Any) -> Any:
 
 
 MODES = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-# In front of the real server.
 
 
 @MODES
@@ -164,12 +159,7 @@ def test_a_schema_is_kept_to(sdk: openai.OpenAI) -> None:
     assert response.text is not None and response.text.format is not None and response.text.format.type == "json_object"
 
 
-# In front of scripted ones.
-
-
 class Answer(BaseModel):
-    """What is asked for."""
-
     number: int
 
 

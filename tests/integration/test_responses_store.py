@@ -33,12 +33,10 @@ Keeping = Callable[[str], FlaskClient]
 
 @pytest.fixture
 def keeping(inside: Inside, tmp_path: Path) -> Keeping:
-    """The application, which keeps responses."""
     return lambda url: inside(url, runtime=tmp_path)
 
 
 def said(server: Upstream, number: int) -> Any:
-    """The messages of a request that the model server got."""
     return server.seen[number].json["messages"]
 
 

@@ -41,7 +41,6 @@ MODELS: Script = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
 
 
 def body_of(response: TestResponse) -> Any:
-    """The JSON value that an answer is."""
     return json.loads(response.data)
 
 
@@ -71,12 +70,10 @@ def two() -> Iterator[list[Upstream]]:
 
 
 def said(data: bytes) -> str:
-    """Return the text of a stream."""
     return read("chat", 200, data).choice().text
 
 
 def messages_body(words: str, *turns: str, **more: Any) -> dict[str, Any]:
-    """A Messages conversation that begins with these words."""
     roles = ["user", "assistant"] * (1 + len(turns))
     said = [{"role": role, "content": turn} for role, turn in zip(roles, (words, *turns), strict=False)]
     return {"model": "claude-x", "max_tokens": 9, "messages": said, "stream": True, **more}
@@ -90,8 +87,6 @@ def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str,
         assert client.post(path, json=body, **sent).status_code == 200
     return [seen.headers.get(KEY) for seen in server.seen]
 
-
-# The key.
 
 CLIENT_KEY = {"Authorization": "Bearer client", "x-api-key": "client"}
 
@@ -172,9 +167,6 @@ def test_the_key_of_another_server_is_masked(
     assert "secret-of-own" not in caplog.text
 
 
-# The header.
-
-
 def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(inside: Inside) -> None:
     with Upstream() as server:
         client = inside(server.url)
@@ -224,9 +216,6 @@ def test_a_conversation_that_passes_has_the_key_of_its_chat_requests(inside: Ins
         assert two[0].seen[-1].headers[KEY] == key
 
 
-# A model's own server.
-
-
 def test_each_dialect_is_sent_to_the_server_of_the_model(inside: Inside, two: list[Upstream]) -> None:
     usual, own = two
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}/v1'}}]")
@@ -251,20 +240,16 @@ def test_a_model_is_shown_to_messages_clients_by_its_own_server(inside: Inside, 
     assert body_of(client.get("/v1/models/tiny", headers=asked))["id"] == "tiny"
 
 
-# The list of models of all servers.
-
 LISTS = [{}, {"anthropic-version": "2023-06-01"}]
 
 
 def names(client: FlaskClient, version: dict[str, str]) -> list[str]:
-    """The names in the list of models, in its order."""
     response = client.get("/v1/models", headers=version)
     assert response.status_code == 200
     return [each["id"] for each in body_of(response)["data"]]
 
 
 def lists(*models: str, **more: object) -> Script:
-    """The answer of a server that has these models."""
     return [answer({"object": "list", "data": [{"id": name, "owned_by": "sglang", **more} for name in models]})]
 
 

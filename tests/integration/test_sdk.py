@@ -29,7 +29,6 @@ SCRIPTS: dict[str, tuple[list[tuple[str, Any]], str]] = {
 
 @pytest.fixture
 def sdk(llama_front: Proxy) -> Iterator[openai.OpenAI]:
-    """The SDK, pointed at the proxy; it does not retry."""
     with openai.OpenAI(base_url=f"{llama_front.url}/v1", api_key="k", max_retries=0, timeout=PATIENCE) as client:
         yield client
 

@@ -51,7 +51,6 @@ def reasoning(said: str) -> bytes:
 
 
 def told(message: dict[str, Any] | str, why: str = "stop", used: int = 1, streamed: bool = False) -> Script:
-    """A reply, streamed or whole."""
     if not streamed:
         return [answer(completion(message, why, usage=usage(10, used)))]
     given = {"content": message} if isinstance(message, str) else message

@@ -50,8 +50,6 @@ READY = answer({"status": "ready"})
 
 
 class Ran(NamedTuple):
-    """What a command printed, and its exit status."""
-
     status: int
     out: str
     err: str
@@ -74,8 +72,6 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(name="run")
 def _run(capsys: pytest.CaptureFixture[str], home: Path) -> Run:
-    """Runs the command."""
-
     def run(*words: str) -> Ran:
         capsys.readouterr()
         status = main(words)
@@ -129,7 +125,6 @@ def pi_files(home: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def program(folder: Path, name: str, text: str = SHOWS) -> None:
-    """Put a program into a folder."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text)
     (folder / name).chmod(0o755)
@@ -151,8 +146,6 @@ def launched(home: Path, *words: str, **variables: str) -> Ran:
 
 
 class TestPrint:
-    """Without --write nothing is written."""
-
     @pytest.mark.parametrize("agent", AGENTS)
     def test_each_agents_whole_configuration_is_printed(self, agent: str, run: Run, real: Proxy, home: Path) -> None:
         ran = run("setup", agent, "--url", f"{real.url}/v1/")
@@ -208,8 +201,6 @@ class TestPrint:
 
 
 class TestModels:
-    """Which model an agent is told."""
-
     def test_an_alias_of_the_rules_is_no_second_model(self, run: Run, real: Proxy) -> None:
         listed = json.loads(real.get(MODELS)[2])["data"]
         assert [each["id"] for each in listed] == [MODEL, "claude-Qwen3-Coder"]
@@ -258,8 +249,6 @@ class TestModels:
 
 
 class TestNoProxy:
-    """One clear line for each, and an exit status."""
-
     def line(self, run: Run, url: str, *words: str) -> tuple[int, str]:
         ran = run("setup", "claude", "--url", url, *words)
         assert ran.out == "" and ran.err.count("\n") == 1
@@ -490,14 +479,11 @@ class TestWrite:
 
 
 def _made_by(agent: str) -> list[str]:
-    """The files that an agent's setup makes."""
     configuration = AGENTS[agent].configure(Values("http://h", "m"))
     return [*(file.path for file in configuration.files), *filter(None, [configuration.written])]
 
 
 class TestLaunch:
-    """The agent is started in the place of the command."""
-
     def test_claude_code_gets_its_environment_and_nothing_is_written(self, real: Proxy, home: Path) -> None:
         program(home / "bin", "claude")
         before = tree(home)

@@ -29,7 +29,6 @@ EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
-    """Proxies by their flags, each started once."""
     with ExitStack() as stack:
         yield Benches(tmp_path_factory.mktemp("slow"), stack)
 
@@ -42,56 +41,8 @@ def head_of(dialect: Dialect, *lines: str) -> bytes:
     return "\r\n".join((f"POST {dialect.path} HTTP/1.1", "Host: x", *lines, "", "")).encode()
 
 
-# What is no body that can be read, and how it is answered at once.
-REFUSED = {
-    "a bare LF in the trailers": ("Transfer-Encoding: chunked", b"0\r\nA: b\n\n", 400),
-    "no size": ("Transfer-Encoding: chunked", b"x\r\n", 400),
-    "a size below 0": ("Transfer-Encoding: chunked", b"-1\r\n", 400),
-    "more than the size": ("Transfer-Encoding: chunked", b"1\r\n{}\r\n", 400),
-    "a length over the limit": ("Content-Length: 999999999999", b"{", 413),
-    "too many digits": ("Content-Length: 9999999999999", b"{", 413),
-    "no number": ("Content-Length: 5a", b"{", 400),
-    "a sign": ("Content-Length: +5", b"{", 400),
-    "two lengths": ("Content-Length: 5\r\nContent-Length: 5", b"{", 400),
-    "a list of lengths": ("Content-Length: 5, 5", b"{", 400),
-    "length and coding": ("Content-Length: 5\r\nTransfer-Encoding: chunked", b"{", 400),
-    "two codings": ("Transfer-Encoding: gzip, chunked", b"1\r\n{", 400),
-    "identity": ("Transfer-Encoding: identity, chunked", b"1\r\n{", 400),
-    "another coding": ("Transfer-Encoding: x", b"{", 501),
-    "a space before the colon": ("Content-Length : 5", b"{", 400),
-    "a folded line": ("Transfer-Encoding:\r\n chunked", b"1\r\n{", 400),
-    "a bare LF in the head": ("Content-Length: 100000\n\n", b"{", 400),
-    "a bare LF at the head's end": ("Content-Length: 100000\r\n\n", b"{", 400),
-    "leave for too much": ("Expect: 100-continue\r\nContent-Length: 999999999", b"", 413),
-    "another expectation": ("Expect: 200-ok\r\nContent-Length: 100000", b"{", 417),
-}
-
-
 def connected(port: int) -> closing[socket.socket]:
-    """A client's connection."""
     return closing(socket.create_connection(("127.0.0.1", port), PATIENCE))
-
-
-@EACH
-@pytest.mark.parametrize("fault", REFUSED.values(), ids=REFUSED)
-def test_an_invalid_request_is_answered_immediately(
-    benches: Benches, dialect: Dialect, fault: tuple[str, bytes, int]
-) -> None:
-    """Its client sends no more, and its time has not come."""
-    line, begun, status = fault
-    bench = benches()
-    with connected(bench.proxy.port) as client:
-        client.sendall(head_of(dialect, line) + begun)
-        with closing(HTTPResponse(client)) as response:
-            response.begin()
-            said = response.read()
-            assert response.status in (status, dialect.status(status)), said
-            assert response.getheader("content-type") == "application/json"
-            if b"not valid HTTP" not in said:
-                assert dialect.error(said, response.status).words
-        assert response.getheader("connection") == "close" and client.recv(1) == b""
-    assert bench.upstream.seen == []
-    bench.settled()
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
@@ -149,7 +100,6 @@ def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
 
 
 def next_worker(running: Proxy, before: int) -> None:
-    """Wait until another worker serves."""
     deadline = time.monotonic() + 6 * PATIENCE
     while running.health()["worker"] == before:
         assert time.monotonic() < deadline

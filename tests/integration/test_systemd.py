@@ -120,8 +120,6 @@ def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Pa
 
 
 def worker(port: int, process: subprocess.Popen[bytes]) -> int:
-    """Return the worker that answers, once something listens."""
-
     def listens() -> bool:
         assert process.poll() is None
         return answers(f"http://127.0.0.1:{port}/health")

@@ -213,7 +213,6 @@ def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) 
 
 
 def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
-    """The items of a Responses reply, each with what it says."""
     said = {"reasoning": "content", "message": "content"}
     return [(item["type"], item[said[item["type"]]][0]["text"] if item["type"] in said else item["arguments"])
             for item in response["output"]]  # fmt: skip

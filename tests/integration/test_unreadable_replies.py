@@ -263,12 +263,10 @@ def test_lenient_whole_answers_are_read(
 
 
 def ascii_only(data: bytes) -> bytes:
-    """JSON text with every other character escaped."""
     return data.decode().encode("ascii", "backslashreplace")
 
 
 def _message(said: Any, **choice: Any) -> dict[str, Any]:
-    """Return a choice that has a whole message."""
     return {**completion(said)["choices"][0], **choice}
 
 
