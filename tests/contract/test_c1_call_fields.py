@@ -137,10 +137,7 @@ CLEAN = [
         delta(tool_calls=[signed(0, "")]),
         delta(0, "tool_calls"),
     ],
-    [
-        delta(tool_calls=[signed(0, LS, "bash", "a"), signed(1, PWD, "bash", "b", inside=1)]),
-        delta(0, "tool_calls"),
-    ],
+    [delta(tool_calls=[signed(0, LS, "bash", "a"), signed(1, PWD, "bash", "b", inside=1)]), delta(0, "tool_calls")],
     [
         delta(tool_calls=[signed(0, '{"items": [', "typed", "a")]),
         *(delta(tool_calls=[signed(0, f'"{"x" * 40}", ', mark=n)]) for n in range(8)),

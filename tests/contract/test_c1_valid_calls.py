@@ -115,11 +115,7 @@ def test_each_call_of_the_corpus_leaves_as_it_came(way: str) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=150,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(TOOLS, st.data(), st.randoms(use_true_random=False))
 def test_any_valid_call_of_any_tool_leaves_as_it_came(kind: Kind, data: st.DataObject, rng: random.Random) -> None:
     value = data.draw(kind.values)

@@ -34,11 +34,7 @@ Item = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 DIALECTS = ("chat", "messages", "responses")
 # By the rules that come with the proxy, and with all that it can heal.
-PLANS = (
-    HealPlan(),
-    *(HealPlan(on=frozenset(each.healings)) for each in FAMILIES),
-    HealPlan(frozenset(IDS)),
-)
+PLANS = (HealPlan(), *(HealPlan(on=frozenset(each.healings)) for each in FAMILIES), HealPlan(frozenset(IDS)))
 HISTORIES = ("drop", "reasoning", "reasoning_content")
 TEXTS = ("", "one", "two\nlines", "größer", "<tool_call>", '{"a": 1}', "```\ncode\n```", " ")
 BILLING = "x-anthropic-billing-header: cch="
@@ -96,10 +92,7 @@ def chat(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
         answer["reasoning_content"] = turn.thought
     if turn.calls or rng.random() < 0.2:
         answer["tool_calls"] = [
-            {
-                "id": id_,
-                "function": {"name": name, "arguments": rng.choice((text, text, json.loads(text), text[:-1]))},
-            }
+            {"id": id_, "function": {"name": name, "arguments": rng.choice((text, text, json.loads(text), text[:-1]))}}
             for id_, name, text in turn.calls
         ]
     return asked, [answer]

@@ -184,9 +184,7 @@ PLAIN = st.builds(
     st.none(),
 )
 PATIENT = settings(
-    max_examples=20,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 

@@ -239,10 +239,7 @@ def test_f32_arguments_hold_html_entities() -> None:
     text = '{"command": "a &amp;&amp; echo &quot;b&quot; &lt;c", "timeout": 3}'
     rule = ToolRule("entities", "*", ("command",), "is_string", "unescape_html")
     policy = Policy(rules=(rule,))
-    assert mended("bash", text, policy=policy) == (
-        {"command": 'a && echo "b" <c', "timeout": 3},
-        {"rule:entities"},
-    )
+    assert mended("bash", text, policy=policy) == ({"command": 'a && echo "b" <c', "timeout": 3}, {"rule:entities"})
     assert stays("bash", text)
     assert kept("bash", '{"command": "a && b &amp;lt;"}', policy=policy)
 

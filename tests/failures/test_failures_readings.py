@@ -70,7 +70,7 @@ def test_an_object_that_ended_before_the_next_key_is_its_text_whatever_is_missin
 
 
 OBJECT_TOOLS: ToolSet = offered(
-    function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path"),
+    function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path")
 )
 
 
@@ -104,7 +104,7 @@ NUMBERS: ToolSet = offered(
     function(
         "put",
         {"text": TEXT, "ratio": {"type": "number"}, "maybe": {"type": ["number", "null"]}, "free": {}, "rows": {}},
-    ),
+    )
 )
 
 
@@ -135,7 +135,7 @@ SCALARS: ToolSet = offered(
             "names": {"type": "array", "items": TEXT},
             "counts": {"type": "array", "items": {"type": "integer"}},
         },
-    ),
+    )
 )
 
 

@@ -181,8 +181,7 @@ def test_f70_the_call_is_in_the_reasoning() -> None:
 
 
 @pytest.mark.parametrize(
-    "thought",
-    [*PROSE, f"I could write\n{STRONG}\nbut I will not.", call_json("bash", command="ls"), STRONG[:-30]],
+    "thought", [*PROSE, f"I could write\n{STRONG}\nbut I will not.", call_json("bash", command="ls"), STRONG[:-30]]
 )
 def test_f71_prose_in_the_reasoning_is_no_call(thought: str) -> None:
     """Not where it is quoted, half, goes on, or is followed by an answer."""

@@ -109,10 +109,7 @@ class Bench:
     def sent(self, dialect: Dialect, body: Any, *, streamed: bool, shown: Gate | None = None) -> Answer:
         """The answer to a body: bytes as they are, anything else as JSON. The gate opens once a part of it is there."""
         id_ = f"fault-{next(_numbers)}"
-        with (
-            PatientClient(self.proxy.port, request(dialect, body, id_)) as client,
-            client.answer() as response,
-        ):
+        with PatientClient(self.proxy.port, request(dialect, body, id_)) as client, client.answer() as response:
             return read(dialect, response, streamed=streamed, id_=id_, shown=shown)
 
     def settled(self, *answers: Answer) -> None:

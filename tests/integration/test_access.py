@@ -108,12 +108,7 @@ def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture
 
 
 @pytest.mark.parametrize(
-    "keys,expected",
-    [
-        (Keys(), "Bearer secret-of-alice"),
-        (access(), None),
-        (Keys(upstream="upkey"), "Bearer upkey"),
-    ],
+    "keys,expected", [(Keys(), "Bearer secret-of-alice"), (access(), None), (Keys(upstream="upkey"), "Bearer upkey")]
 )
 @pytest.mark.parametrize(
     "path", [CHAT, MESSAGES, "/v1/messages/count_tokens", "/v1/models", "/v1/rerank", "/v1/completions"]

@@ -170,9 +170,7 @@ def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Insid
         assert len(server.seen) == 1
 
 
-def test_only_a_repaired_whole_answer_has_the_fixes_header(
-    inside: Inside,
-) -> None:
+def test_only_a_repaired_whole_answer_has_the_fixes_header(inside: Inside) -> None:
     call = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
     for said, streamed, header in ((call, False, "text_call:2"), ("a", False, None), (call, True, None)):
         with Upstream([answer(completion(said * 2))]) as server:

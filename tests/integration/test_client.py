@@ -128,10 +128,7 @@ def test_a_certificate_for_another_name_is_refused(authority: trustme.CA, tmp_pa
     authority.cert_pem.write_to_path(str(ca))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("model.example").configure_cert(context)
-    with (
-        scripted.Upstream([HELLO], tls=context) as server,
-        pytest.raises(UpstreamUnreachable, match="TLS"),
-    ):
+    with scripted.Upstream([HELLO], tls=context) as server, pytest.raises(UpstreamUnreachable, match="TLS"):
         ModelServer(ServerOptions(server.url, ca_file=str(ca))).open("GET", "/x", {})
 
 

@@ -15,20 +15,7 @@ from tests.conftest import Inside
 from tests.support.helpers import all_cuts
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_stream
-from tests.support.scripted import (
-    DONE,
-    LAST,
-    ROLE,
-    SSE,
-    Act,
-    Upstream,
-    answer,
-    chat,
-    chunked,
-    completion,
-    finish,
-    text,
-)
+from tests.support.scripted import DONE, LAST, ROLE, SSE, Act, Upstream, answer, chat, chunked, completion, finish, text
 from tests.unit.upstream.test_content_encoding import EACH, undone
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"

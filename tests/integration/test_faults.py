@@ -604,10 +604,7 @@ def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: D
 @EACH
 @MODES
 @table(
-    {
-        "twice the same": ({"Content-Type": 2, "Content-Length": 2}, True),
-        "two lengths": ({"Content-Length": 1}, False),
-    }
+    {"twice the same": ({"Content-Type": 2, "Content-Length": 2}, True), "two lengths": ({"Content-Length": 1}, False)}
 )
 def test_u16_repeated_headers(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[dict[str, int], bool]
@@ -879,10 +876,7 @@ def test_k3_100_refused_clients_that_stay_block_no_one(benches: Benches, dialect
 def test_k4_an_unusable_body(benches: Benches, dialect: Dialect, streamed: bool, fault: tuple[int, bytes, str]) -> None:
     status, body, headers = fault
     bench = benches("--max-body", "65536")
-    with (
-        Client(bench.proxy.port, request(dialect, body, headers=headers)) as client,
-        client.answer() as response,
-    ):
+    with Client(bench.proxy.port, request(dialect, body, headers=headers)) as client, client.answer() as response:
         read(dialect, response, streamed=streamed).fails(status)
     bench.settled()
     assert bench.upstream.seen == []

@@ -93,11 +93,7 @@ def asked(port: int) -> bytes:
 
 
 def test_the_limits_are_set_on_tcp_listeners_and_no_others() -> None:
-    with (
-        socket.socket() as tcp,
-        socket.socket(socket.AF_INET6) as tcp6,
-        socket.socket(socket.AF_UNIX) as unix,
-    ):
+    with socket.socket() as tcp, socket.socket(socket.AF_INET6) as tcp6, socket.socket(socket.AF_UNIX) as unix:
         gunicorn_conf.when_ready(SimpleNamespace(LISTENERS=[SimpleNamespace(sock=each) for each in (tcp, tcp6, unix)]))
         for each, seconds in ((tcp, 30), (tcp6, 30), (unix, 0)):
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):

@@ -74,7 +74,7 @@ def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
     assert (one["number"], one["client"], one["model"], one["status"]) == (1, "openclaw", "tiny", 200)
     assert (one["calls"], one["tries"], one["dialect"], one["error"]) == (1, 1, "chat", "")
     assert [(repair["fix"], repair["tool"], repair["side"]) for repair in one["repairs"]] == [
-        ("text_call", "write_file", "reply"),
+        ("text_call", "write_file", "reply")
     ]
     assert one["repairs"][0]["why"] == "the model wrote the call as text (<tool_call>)"
 

@@ -15,9 +15,7 @@ import pytest
 
 from proxy.server import pumped_stream
 from proxy.server.pump import QUIET_SWITCH_SECONDS, SWITCH_SECONDS, Pump
-from tests.support.scripted import (
-    PATIENCE,
-)
+from tests.support.scripted import PATIENCE
 
 pytestmark = pytest.mark.once
 

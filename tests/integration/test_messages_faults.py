@@ -13,31 +13,8 @@ from proxy.dialects.messages.blocks import Blocks
 from proxy.engine.events import Event
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
-from tests.support.messages_client import (
-    MESSAGES,
-    MODELS,
-    TOOL,
-    ask,
-    call,
-    cards,
-    message,
-    reply,
-    said,
-    serving,
-)
-from tests.support.scripted import (
-    DONE,
-    LAST,
-    ROLE,
-    SSE,
-    answer,
-    chunked,
-    delta,
-    event,
-    finish,
-    stream,
-    text,
-)
+from tests.support.messages_client import MESSAGES, MODELS, TOOL, ask, call, cards, message, reply, said, serving
+from tests.support.scripted import DONE, LAST, ROLE, SSE, answer, chunked, delta, event, finish, stream, text
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 

@@ -27,7 +27,7 @@ def test_vllm_counts_the_translated_request(inside: Inside) -> None:
         (seen,) = server.seen
     assert (response.status_code, response.json, response.headers[HEADER]) == (200, {"input_tokens": 17}, "tokenize")
     assert seen.line == "POST /tokenize HTTP/1.1" and set(seen.json) <= {
-        *("model", "messages", "tools", "add_generation_prompt", "chat_template_kwargs"),
+        *("model", "messages", "tools", "add_generation_prompt", "chat_template_kwargs")
     }
     assert (seen.json["model"], seen.json["messages"]) == ("tiny", [{"role": "user", "content": "Hi"}])
     assert seen.json["tools"][0]["function"]["name"] == "write_file"

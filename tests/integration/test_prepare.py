@@ -11,19 +11,7 @@ from proxy.server import snapshot
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving
-from tests.support.scripted import (
-    LAST,
-    ROLE,
-    SSE,
-    WRITE_FILE,
-    Upstream,
-    answer,
-    chunked,
-    completion,
-    event,
-    head,
-    text,
-)
+from tests.support.scripted import LAST, ROLE, SSE, WRITE_FILE, Upstream, answer, chunked, completion, event, head, text
 
 ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])

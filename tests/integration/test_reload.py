@@ -122,10 +122,7 @@ def test_one_request_reloads_all_workers_before_their_next_one(idle: Two) -> Non
     before = idle.workers()
     for number in (2, 3, 4):
         idle.says(number)
-        assert idle.post("/_reload")[::2] == (
-            200,
-            {"status": "success", "message": "Configuration reloaded"},
-        )
+        assert idle.post("/_reload")[::2] == (200, {"status": "success", "message": "Configuration reloaded"})
         assert [idle.proxy.health()["max_tool_calls"] for _ in range(40)] == [number] * 40
     after = idle.workers()
     assert after.keys() == before.keys()

@@ -158,10 +158,7 @@ def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
             made = response_of(client.post(RESPONSES, json=ask(stream=False), headers=alice))
             path = f"{RESPONSES}/{made['id']}"
             assert client.get(path, headers=alice).status_code == 200
-            statuses = [
-                client.get(path, headers=bob).status_code,
-                client.delete(path, headers=bob).status_code,
-            ]
+            statuses = [client.get(path, headers=bob).status_code, client.delete(path, headers=bob).status_code]
             reference = {"type": "item_reference", "id": made["output"][0]["id"]}
             for body in (ask(previous_response_id=made["id"]), ask([reference])):
                 statuses.append(client.post(RESPONSES, json=body, headers=bob).status_code)

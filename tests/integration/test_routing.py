@@ -17,18 +17,7 @@ from proxy.config.api_keys import Keys
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
 from tests.support.reply import read
-from tests.support.scripted import (
-    DONE,
-    ROLE,
-    Client,
-    Script,
-    Upstream,
-    answer,
-    chat,
-    finish,
-    stream,
-    text,
-)
+from tests.support.scripted import DONE, ROLE, Client, Script, Upstream, answer, chat, finish, stream, text
 
 pytestmark = pytest.mark.once
 

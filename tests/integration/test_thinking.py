@@ -390,10 +390,7 @@ def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) 
     assert (got["completion_tokens"], got["completion_tokens_details"]) == (14, {"reasoning_tokens": 5})
 
 
-SCRIPTS = {
-    "opened": [REPLY, "Done."],
-    "prompted": [REPLY.removeprefix("<think>\n"), "Done."],
-}
+SCRIPTS = {"opened": [REPLY, "Done."], "prompted": [REPLY.removeprefix("<think>\n"), "Done."]}
 
 
 @pytest.fixture(scope="module")
