@@ -144,6 +144,10 @@ def when(cause: Callable[[Message], Any], result: Result) -> Callable[[str, Mess
     return chat_only(lambda body: result if cause(body) else None)
 
 
+def always(status: int) -> Callable[[str, Message], Result | None]:
+    return chat_only(lambda body: refusal("Oh no.", status))
+
+
 def asked(body: Message) -> str:
     return str(body["messages"][-1]["content"])
 
@@ -211,7 +215,7 @@ CASES: Mapping[str, Case] = {
     **{
         f"chat is always a {status}": case(
             f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown",
-            before=chat_only(lambda body, status=status: refusal("Oh no.", status)),
+            before=always(status),
         )
         for status, harm in (
             *((404, "chat_unanswered"), (500, "chat_unanswered"), (502, "chat_unanswered"), (503, "chat_unanswered")),

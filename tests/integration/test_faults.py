@@ -333,12 +333,26 @@ def test_u10_a_whole_answer_stalls(hasty: Bench, dialect: Dialect, fault: Faulty
     assert "idle_timeout" in hasty.ask(dialect, fault, streamed=False).fails(504).words
 
 
+DIED = chunked(failing(500))
+# Ends of a stream that has begun, without success.
+ENDINGS: Mapping[str, list[Action]] = {
+    **scripts.BREAKS,
+    "neither finish nor [DONE]": [LAST],
+    "half an event": [chunked(text("you")[:40]), LAST],
+    "an error, [DONE]": [DIED, chunked(DONE), LAST],
+    "an error": [DIED, LAST],
+    "an error, no end": [DIED, Act.EXPECT_CLOSE],
+}
+
+
 @EACH
-@pytest.mark.parametrize("way", scripts.BREAKS.values(), ids=scripts.BREAKS.keys())
+@pytest.mark.parametrize("way", ENDINGS)
 @table(scripts.MOMENTS)
-def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: list[Action]) -> None:
+def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: str) -> None:
+    """C4. Held text is released before the error."""
     said, tools = fault
-    told = judge_broken(usual.ask(dialect, [*said, *way], streamed=True, tools=tools))
+    told = judge_broken(usual.ask(dialect, [*said, *ENDINGS[way]], streamed=True, tools=tools))
+    assert DIED not in ENDINGS[way] or told.words == "engine died"
     assert said is not scripts.MOMENTS["in a call held as text"][0] or told.text == f"So. {HERMES[:60]}"
 
 
@@ -378,22 +392,6 @@ def test_u12_an_error_comes_first(usual: Bench, dialect: Dialect, before: bytes,
     body, status = fault
     script = [SSE, *([chunked(before)] if before else []), chunked(body), chunked(DONE), LAST]
     assert usual.ask(dialect, script, streamed=True).fails(status).words == "engine died"
-
-
-@EACH
-@pytest.mark.parametrize("way", [[chunked(DONE), LAST], [LAST], [Act.EXPECT_CLOSE]], ids=["[DONE]", "end", "open"])
-@table(scripts.MOMENTS)
-def test_u12_an_error_follows(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: list[Action]) -> None:
-    said, tools = fault
-    given = usual.ask(dialect, [*said, chunked(failing(500)), *way], streamed=True, tools=tools)
-    assert judge_broken(given).words == "engine died"
-
-
-@EACH
-@table(scripts.MOMENTS)
-def test_u13_nothing_says_that_it_is_done(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
-    said, tools = fault
-    judge_broken(usual.ask(dialect, [*said, LAST], streamed=True, tools=tools))
 
 
 @pytest.mark.slow
@@ -473,13 +471,6 @@ def test_u14_any_form_of_a_whole_answer_is_read(usual: Bench, dialect: Dialect, 
 def test_u14_a_whole_answer_with_a_bom_is_read_or_told(usual: Bench, dialect: Dialect) -> None:
     given = usual.ask(dialect, [answer(b"\xef\xbb\xbf" + COMPLETION)], streamed=False)
     assert given.fails(502) if given.status != 200 else given.succeeds().finish == "calls"
-
-
-@EACH
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_u14_half_an_event_at_the_end_is_no_success(usual: Bench, dialect: Dialect, tools: bool) -> None:
-    script: Faulty = [*SAID, SHOWN, chunked(text("you")[:40]), LAST]
-    judge_broken(usual.ask(dialect, script, streamed=True, tools=tools))
 
 
 @EACH

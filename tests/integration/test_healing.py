@@ -13,6 +13,7 @@ from proxy.healing.heal import heal_request
 from proxy.notations.toolset import short_name
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
+from tests.support import messages_ask
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
     DONE,
@@ -246,19 +247,11 @@ def test_a_healing_defect_changes_nothing(
 
 def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     """Mistral's template takes ids of nine letters and digits (F49), and no user behind a result."""
-    conversation = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"},
-                {"type": "text", "text": "And?"},
-            ],
-        },
-    ]
-    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
-    body = ask(*conversation, model="Mistral-Nemo", tools=tools)
+    turns = (
+        messages_ask.assistant(messages_ask.call()),
+        messages_ask.user(messages_ask.result("found"), messages_ask.text("And?")),
+    )
+    body = ask(messages_ask.user("Hi"), *turns, model="Mistral-Nemo", tools=[messages_ask.TOOL])
     with Upstream([answer(completion("Hi"))], [answer({"count": 7})]) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "Mistral-Nemo"}]})]
         client = inside(server.url)
@@ -301,20 +294,17 @@ def test_the_reasoning_that_a_server_wants_back_goes_back(inside: Inside) -> Non
 def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: Inside) -> None:
     """F74."""
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
-    use = {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}
-    told = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
     talk = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": [thought, use]},
-        {"role": "user", "content": [told]},
+        messages_ask.user("Hi"),
+        messages_ask.assistant(thought, messages_ask.call()),
+        messages_ask.user(messages_ask.result()),
     ]
-    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
     whole = [answer(completion("Hi"))]
     with Upstream(refused(WANTS), whole, whole) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         client = inside(server.url)
         for _ in range(2):
-            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=tools)).status_code == 200
+            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=[messages_ask.TOOL])).status_code == 200
         sent = [seen.json["messages"][1].get("reasoning_content") for seen in server.seen]
     assert sent == [None, "", "Hm."]
 
@@ -417,12 +407,7 @@ COUNT = "<total_tokens>123 tokens left</total_tokens>"
 @pytest.mark.parametrize("front", [CHAT, MESSAGES])
 def test_a_line_that_counts_tokens_is_left_out_in_both_fronts(inside: Inside, front: str) -> None:
     """F95: only where it is the whole of a system message."""
-    talk: list[dict[str, Any]] = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Yes?"},
-        {"role": "user", "content": f"What is {COUNT}?"},
-        {"role": "system", "content": COUNT},
-    ]
+    talk = [user("Hi"), said("Yes?"), user(f"What is {COUNT}?"), system(COUNT)]
     body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
     with Upstream([answer(completion("Hi"))]) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]

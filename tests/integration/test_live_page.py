@@ -66,19 +66,6 @@ def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
 
 
-def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
-    script(server, IN_TEXT)
-    with live_page(server.url) as page:
-        ask(page, path=f"/for/openclaw{CHAT}")
-        (one,) = page.requests()
-    assert (one["number"], one["client"], one["model"], one["status"]) == (1, "openclaw", "tiny", 200)
-    assert (one["calls"], one["tries"], one["dialect"], one["error"]) == (1, 1, "chat", "")
-    assert [(repair["fix"], repair["tool"], repair["side"]) for repair in one["repairs"]] == [
-        ("text_call", "write_file", "reply")
-    ]
-    assert one["repairs"][0]["why"] == "the model wrote the call as text (<tool_call>)"
-
-
 def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> None:
     script(server, [answer(completion("a"))])
     with live_page(server.url, "models: [{match: '*', heal: {on: [one_system]}}]", audit_values=True) as page:
@@ -190,26 +177,6 @@ def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
     assert (story["steps"], story["reading"], story["values"], answer_status) == ([], [], False, 404)
-
-
-def test_with_audit_values_a_request_has_its_whole_story(server: Upstream) -> None:
-    script(server, IN_TEXT)
-    with live_page(server.url, audit_values=True) as page:
-        asked = chat(stream=True, tools=[WRITE_FILE])
-        ask(page, asked)
-        page.requests()
-        story = page.story(1)
-    said = {step["title"]: step["text"] for step in story["steps"]}
-    assert list(said) == [
-        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
-        "What the client got",
-    ]
-    assert json.loads(said["What the client sent"]) == json.loads(said["What was sent upstream, try 1"]) == asked
-    assert said["What the model server answered, try 1"].encode() == b"".join((ROLE, text(CALL), finish(), DONE))
-    assert '"tool_calls"' in said["What the client got"] and "<tool_call>" not in said["What the client got"]
-    assert story["reading"][0].startswith("call 1: write_file (strong evidence")
-    (repair,) = story["repairs"]
-    assert (repair["fix"], repair["before"]) == ("text_call", CALL)
 
 
 def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> None:

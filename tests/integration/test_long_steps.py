@@ -1,4 +1,4 @@
-"""What one stream's long work does to the others: a repair at the end of a large call, hostile text, many requests."""
+"""The effect of one stream's long step, or failure, on other streams of the pump."""
 
 from __future__ import annotations
 
@@ -84,9 +84,24 @@ def test_the_lock_is_given_away_sooner_while_there_are_streams() -> None:
         sys.setswitchinterval(usual)
 
 
+def test_a_stream_that_fails_is_the_only_one() -> None:
+    """An error that nothing caught ends its stream without a proper end."""
+
+    def body(fails: bool) -> Iterator[bytes]:
+        yield b"So"
+        if fails:
+            raise ValueError("a defect")
+        yield b" it is"
+
+    with driven_by_a_pump("a stream has failed") as begin:
+        ends = [begin(Parts(), body(number == 1)).result(PATIENCE) for number in range(3)]
+    assert ends[1] == (False, b"2\r\nSo\r\n")
+    assert ends[0] == ends[2] == (True, b"2\r\nSo\r\n6\r\n it is\r\n0\r\n\r\n")
+
+
 @contextmanager
-def driven_by_a_pump() -> Iterator[Callable[[Parts, Iterator[bytes]], Future[tuple[bool, bytes]]]]:
-    """What gives streams to a pump; of each comes whether it ended whole, and its client's bytes."""
+def driven_by_a_pump(*logged: str) -> Iterator[Callable[[Parts, Iterator[bytes]], Future[tuple[bool, bytes]]]]:
+    """Yield a function that drives a stream: its result is whether it ended whole, and the client's bytes."""
     drain = os.eventfd(0)
     told: list[str] = []
     log = SimpleNamespace(exception=told.append, error=told.append)
@@ -111,4 +126,4 @@ def driven_by_a_pump() -> Iterator[Callable[[Parts, Iterator[bytes]], Future[tup
     pump.stop()
     pump.join(PATIENCE)
     os.close(drain)
-    assert told == []
+    assert told == [*logged]

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import http.client
 import json
-import os
 import random
 import re
 import resource
@@ -20,14 +19,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from proxy import gunicorn_conf
-from proxy.server import pumped_stream
-from proxy.server.pump import Pump
 from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Front, Proxy, Start, clean_environment, until
 from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
@@ -410,48 +406,6 @@ def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(
         log = front.log.read_text()
         assert "the pump has failed" in log and "a defect of the pump" in log
         assert log.count("path=/v1/chat/completions") == 16 and "WORKER TIMEOUT" not in log
-
-
-def test_a_stream_that_fails_is_the_only_one() -> None:
-    """What the body raises beyond all its own nets ends that stream, without a proper end."""
-
-    def body(fails: bool) -> Iterator[bytes]:
-        yield b"So"
-        if fails:
-            raise ValueError("a defect")
-        yield b" it is"
-
-    drain = os.eventfd(0)
-    told: list[str] = []
-    log = SimpleNamespace(exception=told.append, error=told.append)
-    pump = Pump(log, drain, lambda: told.append("dead"))
-    pump.start()
-    ends: dict[int, bool] = {}
-    done = threading.Semaphore(0)
-    with ExitStack() as stack:
-        far = []
-        for number in range(5):
-            near, other = socket.socketpair()
-            far.append(other)
-            stack.callback(near.close)
-            stack.callback(other.close)
-
-            def finished(whole: bool, number: int = number) -> None:
-                ends[number] = whole
-                done.release()
-
-            wait = SimpleNamespace(parked=False, blocks=False, computes=False, drive=lambda: None)
-            given = pumped_stream.PumpedStream(body(number == 2), wait, near, finished, chunked=True, idle=5.0)
-            assert pump.add(given)
-        for _ in range(5):
-            assert done.acquire(timeout=PATIENCE)
-        assert ends == {0: True, 1: True, 2: False, 3: True, 4: True}
-        assert far[2].recv(100) == b"2\r\nSo\r\n"
-        assert far[3].recv(100) == b"2\r\nSo\r\n6\r\n it is\r\n0\r\n\r\n"
-    pump.stop()
-    pump.join(PATIENCE)
-    os.close(drain)
-    assert told == ["a stream has failed"]
 
 
 @pytest.fixture(autouse=True)

@@ -242,7 +242,7 @@ ANSWERS: list[Any] = [
     ("message", "more"), [*((EMPTY, more) for more in ONE_TRY), *((message, {}) for message in ANSWERS)]
 )
 def test_an_answer_needs_no_second_try(inside: Inside, message: Any, more: dict[str, Any], streamed: bool) -> None:
-    """A second try needs offered tools, one answer, and none that the client has begun."""
+    """A second try needs offered tools, and one answer that the client has not begun."""
     with Upstream(told(message, streamed=streamed)) as server:
         assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
         assert len(server.seen) == 1
