@@ -145,6 +145,7 @@ def test_an_unwritable_capture_is_logged_once(
             assert client.post(CHAT, json=chat(stream_options={"include_usage": True})).data == b"".join(EVENTS)
     told = [record.getMessage() for record in caplog.records if "no capture can be written" in record.getMessage()]
     assert len(told) == 1 and str(folder) in told[0]
+    assert b'captures_total{what="lost"} 2.0' in client.get("/metrics").data
 
 
 def _refuse(*_: object) -> int:

@@ -58,15 +58,6 @@ def test_bytes_after_an_unfinished_stream_are_an_error(inside: Inside, step: int
     assert b'"error"' in data and b"compressed answer" in data and DONE not in data
 
 
-@pytest.mark.parametrize("left", [1, 8])
-def test_a_stream_that_is_done_and_lacks_the_end_of_its_coding_broke_off(inside: Inside, left: int) -> None:
-    """C4: its body has not ended properly."""
-    packed = gzip.compress(b"".join(EVENTS), mtime=0)[:-left]
-    with Upstream(streamed("gzip", packed)) as server:
-        data = inside(server.url).post(CHAT, json=chat()).data
-    assert b"broke off" in data and DONE not in data
-
-
 @pytest.mark.parametrize("step", [3, 10**6])
 def test_a_connection_that_breaks_behind_a_stream_that_is_done_is_an_error_as_ever(inside: Inside, step: int) -> None:
     """C4: junk behind the coding does not hide that the body has not ended."""

@@ -63,14 +63,6 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         assert counted(client) == {"written": 1}
 
 
-def test_what_cannot_be_written_is_counted(inside: Inside, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with Upstream(PLAIN) as server:
-        client = inside(server.url, capture=str(tmp_path / "file"))
-        client.post(CHAT, json=chat())
-        assert counted(client) == {"lost": 1}
-
-
 def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
     with Upstream(PLAIN) as server:

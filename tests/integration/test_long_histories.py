@@ -11,6 +11,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.conftest import Inside
+from tests.support import messages_ask as in_messages
+from tests.support import responses_ask as in_responses
 from tests.support.dialects import DIALECTS
 from tests.support.scripted import Upstream, answer, completion
 
@@ -46,35 +48,28 @@ ARGUMENTS: dict[str, Callable[[str], str]] = {
 
 
 def chat(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """A chat history with these words of the model, a call and its result."""
-    call = {"id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": arguments}}
+    """Return a chat request whose history has this text of the model, a call and its result."""
+    function = {"name": "write_file", "arguments": arguments}
     messages = [
         {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": text, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": result},
+        {"role": "assistant", "content": text, "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "c1", "content": result},
     ]
     return DIALECTS["chat"].ask(streamed=False, tools=True, messages=messages)
 
 
 def messages(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """The same in Messages; arguments are an object there."""
-    call = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": {"path": "a", "content": arguments}}
-    turns = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": [{"type": "text", "text": text}, call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": result}]},
-    ]
+    """Return the same in Messages, where arguments are an object."""
+    call = in_messages.call(name="write_file", input={"path": "a", "content": arguments})
+    said = in_messages.assistant(in_messages.text(text), call)
+    turns = [in_messages.user("Hi"), said, in_messages.user(in_messages.result(result))]
     return DIALECTS["messages"].ask(streamed=False, tools=True, messages=turns)
 
 
 def responses(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """The same in Responses."""
-    items = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": text},
-        {"type": "function_call", "call_id": "call_1", "name": "write_file", "arguments": arguments},
-        {"type": "function_call_output", "call_id": "call_1", "output": result},
-    ]
+    """Return the same in Responses."""
+    said = in_responses.assistant(text), in_responses.call(name="write_file", arguments=arguments)
+    items = [in_responses.user("Hi"), *said, in_responses.output(result)]
     return DIALECTS["responses"].ask(streamed=False, tools=True, input=items)
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.conftest import Front, Inside
-from tests.support.scripted import SSE, Act, Client, Upstream, answer, chat, chunked, head, text
+from tests.support.scripted import Act, Client, Upstream, answer, chat, head
 
 
 @pytest.mark.parametrize("status", [200, 404])
@@ -19,17 +19,6 @@ def test_an_answer_without_a_type_gets_none(front: Front, status: int) -> None:
         assert (response.status, response.read()) == (status, body)
         assert response.getheader("Content-Type") is None
         assert response.getheader("X-Content-Type-Options") == "nosniff"
-
-
-@pytest.mark.parametrize("begun", [True, False], ids=["begun", "not begun"])
-def test_an_answer_that_nobody_takes_closes_the_upstream(inside: Inside, begun: bool) -> None:
-    """K1: a client that leaves right after the head leaves an answer of which nothing was asked."""
-    with Upstream([SSE + chunked(text("a")), Act.EXPECT_CLOSE]) as server:
-        response = inside(server.url).post("/v1/completions", json={}, buffered=False)
-        if begun:
-            assert next(response.iter_encoded()) == text("a")
-        response.close()
-        assert server.seen[0].gone_after(time.monotonic())
 
 
 @pytest.mark.parametrize("action,status", [(Act.CLOSE, 502), (Act.EXPECT_CLOSE, 504)])

@@ -371,25 +371,6 @@ def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, stream
     assert message["usage"]["output_tokens_details"] == {"thinking_tokens": 3}
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) -> None:
-    """As the tokens of both are: the first reply was only thought."""
-
-    def told(said: str) -> Any:
-        usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
-        return stream(ROLE, text(said), finish(), usage, DONE) if streamed else [answer(completion(said, usage=USED))]
-
-    replies = [told("<think>a</think>"), [answer({"count": 2})], told("<think>b</think>Hi."), [answer({"count": 5})]]
-    with Upstream(*replies) as server:
-        server.paths["/v1/models"] = MODELS
-        asked = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
-        data = inside(server.url, SPLIT).post(CHAT, json=chat(tools=[WRITE_FILE], **asked)).data
-        counted = [json.loads(seen.body)["prompt"] for seen in server.seen if seen.path == "/tokenize"]
-    got = received(data).usage[-1] if streamed else json.loads(data)["usage"]
-    assert counted == ["a", "ab"]
-    assert (got["completion_tokens"], got["completion_tokens_details"]) == (14, {"reasoning_tokens": 5})
-
-
 SCRIPTS = {"opened": [REPLY, "Done."], "prompted": [REPLY.removeprefix("<think>\n"), "Done."]}
 
 
