@@ -118,7 +118,7 @@ def differences(text: Any, task: dict[str, Any], finish: str | None = "stop", **
 @pytest.mark.slow
 @each_case("text", TEXTS, ids=map(str, range(len(TEXTS))), size=200)
 def test_whatever_the_text_is_it_comes_as_if_it_had_been_looked_into(text: str) -> None:
-    """For an agent's request, and for one of the others."""
+    """Try an agent's request, and one other kind."""
     others = [*TASKS.values()]
     for task in (TASKS["tools"], others[len(text) % len(others)]):
         if passes(text, **task):

@@ -178,7 +178,7 @@ def test_what_is_held_is_bounded_in_size(form: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
-    """While text is held the reply says so, and at the deadline it releases all of it unchanged."""
+    """The reply reports that it holds text, and at the deadline it releases all of it unchanged."""
     lead, call = rendered(form, "bash", {"command": "ls -l"})
     rng = random.Random(len(form) + len(call))
     for end in rng.sample(range(1, len(call)), min(8, len(call) - 1)):
@@ -192,12 +192,12 @@ def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
 
 
 def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
-    """The text of arguments, the lengths of it that end within a string, and how much may have left at each length."""
+    """Return the arguments as text, its lengths that end in a string, and the most that may be sent at each length."""
     text, inside, most = "{", set[int](), [0]
     for key, value in arguments.items():
         end = len(text)
         text += f"{', ' if most[1:] else ''}{json.dumps(key)}: "
-        # The value before is over with the colon of this key.
+        # The previous value is complete at this key's colon.
         most += [most[-1]] * (len(text) - 1 - len(most)) + [end if end > 1 else 0] * 2
         start, whole = len(text), json.dumps(value)
         text += whole

@@ -26,7 +26,7 @@ from tests.support.renderers import RENDERERS, Call
 
 pytestmark = pytest.mark.slow
 
-# Each ends in a text that stands nowhere else, so that a call of which that is not there was not whole.
+# Each call ends in a text that occurs nowhere else, so its absence shows that the call was cut.
 CALLS: list[Call] = [
     ("bash", {"timeout": 10, "command": "echo first-end"}),
     ("write_file", {"path": "a.txt", "content": "two\nlines, second-end"}),
@@ -34,12 +34,12 @@ CALLS: list[Call] = [
 ENDS = ("first-end", "second-end")
 NATURAL = ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn")
 CUT = ("length", "content_filter", "repetition", "odd", "STOPPED")
-# By these a server gives up; where a dialect has no word for that it is an error.
+# With the last three a server gives up, which is an error in dialects without such a reason.
 OTHERS = (*CUT, "abort", "error", "insufficient_system_resource")
 
 
 def reply(form: str) -> tuple[str, str, list[Call]]:
-    """The prose before calls, where their format allows some, the calls as a model writes them, and what they mean."""
+    """Return the prose before the calls, if the format allows any, the calls as written, and their meaning."""
     renderer = RENDERERS[form]
     meant = CALLS if renderer.several else CALLS[:1]
     return "So it is.\n" if renderer.lead else "", renderer.render(meant), meant
@@ -55,12 +55,12 @@ def read(view_: Views) -> list[Call]:
 
 
 def places(size: int, rng: random.Random, count: int = 6) -> list[int]:
-    """Some of the places at which so many characters can be cut, the last ones among them."""
+    """Return some places at which a text of this size can be cut, including the last four."""
     return sorted({*rng.sample(range(1, size), min(count, size - 1)), *range(max(1, size - 4), size)})
 
 
 def is_opener(text: str) -> bool:
-    """Whether a text is an opener, or half a header, without anything of a call: it is dropped at the end."""
+    """Return whether a text is a lone opener or half a header, which is dropped at the end."""
     return bool(re.fullmatch(r"\s*([<\[][^<>{}\[\]\s]+[>\]]\s*)+|(<\|start\|>|<\|channel\|>)[^{}]*", text))
 
 
@@ -114,7 +114,7 @@ def test_a_natural_reason_says_whether_calls_left_and_every_other_one_stays(form
     for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
         seen = view(run([*said(lead + written, rng), ends(reason)]))
         found = read(seen)
-        # What has no wrapper counts only if the model stopped by itself.
+        # A call without a wrapper counts only if the model stopped on its own.
         assert found == meant or (reason in OTHERS and not found and seen[0].text == lead + written)
         assert (seen.failed, seen[0].finish) == (None, finish_of(reason, found))
     reason = rng.choice((*NATURAL, *CUT))
@@ -143,7 +143,7 @@ def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
-    """Cut at any position it has no finish reason; `[DONE]` ends it properly."""
+    """Wherever it is cut, it has no finish reason. With `[DONE]` it is complete."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
     for end in [*places(len(text), rng, 2), len(text)]:
@@ -158,7 +158,7 @@ def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
 
 @each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
 def test_so_does_one_that_was_not_finished_in_a_structured_call(row: ValidCall) -> None:
-    """The arguments sent are a part of the arguments received."""
+    """The arguments sent are a prefix of the arguments received."""
     tools, rng = offering(row), random.Random(len(row.arguments))
     for end in {1, len(row.arguments) // 2, len(row.arguments)}:
         seen = view(run(deltas(random_cut(row.arguments[:end], rng)), new_engine(tools), done=False))

@@ -33,7 +33,7 @@ from tests.support import messages_ask, responses_ask
 Item = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 DIALECTS = ("chat", "messages", "responses")
-# By the rules that come with the proxy, and with all that it can heal.
+# The built-in rules, the healings of each family, and all healings.
 PLANS = (HealPlan(), *(HealPlan(on=frozenset(each.healings)) for each in FAMILIES), HealPlan(frozenset(IDS)))
 HISTORIES = ("drop", "reasoning", "reasoning_content")
 TEXTS = ("", "one", "two\nlines", "größer", "<tool_call>", '{"a": 1}', "```\ncode\n```", " ")
@@ -56,7 +56,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation that grows, and the tools of it by name."""
+    """A growing conversation, and its tools by name."""
 
     tools: dict[str, Any]
     turns: tuple[Turn, ...]
@@ -142,7 +142,7 @@ def requests(talk: Talk, dialect: str) -> Iterator[Item]:
                 yield {"model": "m", "tools": tools, "messages": deepcopy(history)}
             case "messages":
                 given = deepcopy(history)
-                # The client's mark of the cache moves along, and its accounting is another one each time.
+                # The client's cache marker moves, and its accounting changes with each request.
                 given[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
                 tools = [{"name": name, "input_schema": schema} for name, schema in talk.tools.items()]
                 yield messages_ask.ask(*given, system=f"{BILLING}{len(history)}\nbe brief", tools=tools)
@@ -174,9 +174,7 @@ def digest() -> str:
 
 
 def check_growth(talk: Talk, dialect: str, seed: int) -> None:
-    """See to it that each request has the same tools as the one before it, and all of its messages first, to the order
-    of their keys; all else is the same.
-    """
+    """Assert that each request begins with the previous one's messages, byte for byte, and is otherwise the same."""
     for before, after in pairwise(json.loads(goes_up(body, dialect, seed)) for body in requests(talk, dialect)):
         assert {**before, "messages": []} == {**after, "messages": []}
         assert json.dumps(before["tools"]) == json.dumps(after["tools"])

@@ -52,7 +52,7 @@ def _joined(text: str) -> str:
 
 
 def written(text: str) -> list[str]:
-    """What was written, its escapes decoded as often as it may have been encoded."""
+    """Return the text, and the text with its escapes decoded as often as it may have been encoded."""
     found = [text]
     for decoded in (_json_decoded, _python_decoded):
         once = decoded(text)
@@ -61,7 +61,7 @@ def written(text: str) -> list[str]:
 
 
 def listed(schema: Any, root: Any, depth: int = 0) -> Iterator[Any]:
-    """The values that a schema lists, wherever it does."""
+    """Yield the values that a schema lists at any depth."""
     if isinstance(schema, dict) and depth < 20:
         yield from schema.get("enum", ())
         yield from (schema[key] for key in ("const",) if key in schema)
@@ -74,7 +74,7 @@ def listed(schema: Any, root: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The strings, numbers and words in a value, each with the key that it stands under; keys too."""
+    """Yield the keys of a value, and its strings, numbers and literals, each with its key."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield "", name
@@ -161,7 +161,7 @@ def fault(schema: Any, text: str, found: Repaired) -> str:
     return ""
 
 
-# Short texts with all that can be mistaken, so that much of what is broken has a reading.
+# Short texts full of characters that are easily misread, so that much damaged text has a reading.
 _PLAIN_TEXT = st.sampled_from(('say "hi"', "f(\"x\", 'y')", "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "path": _PLAIN_TEXT,

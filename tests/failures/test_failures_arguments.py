@@ -127,7 +127,7 @@ def test_f25_empty_arguments_come_again_and_again() -> None:
 
 
 def _under(field: str, arguments: Any = LS) -> dict[str, Any]:
-    """A call with its arguments under another name."""
+    """Return a call whose arguments are in another field."""
     return {"index": 0, "id": "a", "function": {"name": "bash", "arguments": None, field: arguments}}
 
 

@@ -67,7 +67,7 @@ def test_models_pass(inside: Inside, path: str) -> None:
 
 
 ELSEWHERE = ["/version", "/v1", "/v1/", "//v1/models", "/v1/rerank/", "/sleep", "/x"]
-UNLISTED = ["/v1/own/", "/v1/owner", "/V1/own", "/for/v1/own", "/for//v1/own"]
+UNLISTED = ["/v1/own/", "/v1/owner", "/V1/own", "/for/v1/own"]
 
 
 @pytest.mark.parametrize("path", [*ELSEWHERE, *UNLISTED])

@@ -91,7 +91,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
-    """Proxies by their flags: `benches("--heartbeat", "0.2")`."""
+    """Return benches by the flags of their proxies: `benches("--heartbeat", "0.2")`."""
     with ExitStack() as stack:
         yield Benches(tmp_path_factory.mktemp("faults"), stack)
 
@@ -103,7 +103,7 @@ def usual(benches: Benches) -> Bench:
 
 @pytest.fixture
 def hasty(benches: Benches) -> Bench:
-    """A proxy that waits for a second or so, and lets its client wait for a quarter of that."""
+    """Return a proxy with short timeouts."""
     return benches("--heartbeat", "0.3", "--idle-timeout", "1.2")
 
 
@@ -113,7 +113,7 @@ def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def full_backlog() -> Iterator[int]:
-    """The port of a server whose queue of connections is full: the next one hangs."""
+    """Yield the port of a server whose backlog is full, so that the next connection hangs."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
         for _ in range(2):
             waiting = stack.enter_context(socket.socket())
@@ -123,7 +123,7 @@ def full_backlog() -> Iterator[int]:
 
 
 def never_whole(calls: list[tuple[str, str]]) -> bool:
-    """True if no client could run one of these calls."""
+    """Return whether no client could run one of these calls."""
     for _, given in calls:
         with contextlib.suppress(ValueError):
             json.loads(given)
@@ -303,7 +303,7 @@ def test_u9_what_cannot_be_converted_is_an_error(usual: Bench, dialect: Dialect,
 
 
 def judge_broken(given: Answer, status: int = 502) -> Told:
-    """Of a stream that broke off at one of the moments: what the client has of it."""
+    """Return the client's view of a stream that broke off at one of the moments."""
     told = given.fails(status, event=True)
     assert told.text.startswith("So. ") and told.odd == 0
     assert told.calls == [] or (len(told.calls) == 1 and never_whole(told.calls)), told.calls
@@ -651,7 +651,7 @@ def test_u17_it_quotes_the_key(usual: Bench, dialect: Dialect, streamed: bool, f
 
 
 def leaving(reset: bool | None) -> Callable[[Client], float]:
-    """How a client leaves: with an RST, with a FIN, or by closing its half (None)."""
+    """Return a way to leave: with an RST, a FIN, or a half-closed connection (None)."""
 
     def leave(client: Client) -> float:
         if reset is None:
@@ -909,7 +909,7 @@ def test_k4_it_waits_until_it_may_send(usual: Bench, dialect: Dialect, streamed:
 
 
 def spoilt(dialect: Dialect, streamed: bool, value: bytes) -> bytes:
-    """A request with this value somewhere in it."""
+    """Return a request that contains this value."""
     return json.dumps(dialect.ask(streamed=streamed, tools=True, odd="ODD")).encode().replace(b'"ODD"', value)
 
 
