@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Front, Inside
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.log_lines import line
-from tests.support.messages_checker import check_error, check_stream
+from tests.support.messages_checker import check_error
 from tests.support.messages_client import (
     COUNT,
     HERMES,
@@ -234,24 +234,23 @@ def test_an_empty_reply_is_valid(inside: Inside, dialect: Dialect, streamed: boo
     assert (told.text, told.calls, told.finish) == ("", [], "stop")
 
 
-def test_a_stream_flows_as_it_comes(front: Front) -> None:
-    """C2, and a call's strings while they arrive."""
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_text_and_arguments_are_streamed_as_they_arrive(front: Front, dialect: Dialect) -> None:
+    """C2."""
     gates = [front.upstream.gate() for _ in range(3)]
     half = arguments(0, '{"path": "a.txt", "content": "h')
     script: list[Action] = [SSE + chunked(ROLE + text("Hel")), gates[0], chunked(text("lo")), gates[1]]
     script += [chunked(opened(0, "call_1", "write_file") + half), gates[2], chunked(arguments(0, 'i"}'))]
     front.upstream.play([*script, chunked(finish("tool_calls") + DONE), LAST])
     front.upstream.paths[MODELS] = cards("tiny")
-    got = b""
-    with Client.post(front.proxy.port, ask(tools=[TOOL]), MESSAGES) as client, client.answer() as response:
-        for gate, word in zip(gates, (b'"text":"Hel"', b'"text":"lo"', b"partial_json"), strict=True):
+    ask_, got = dialect.ask(streamed=True, tools=True), b""
+    with Client.post(front.proxy.port, ask_, dialect.path) as client, client.answer() as response:
+        for gate, word in zip(gates, (b"Hel", b'"lo"', b"a.txt"), strict=True):
             while word not in got:
                 got += response.read1()
             gate.open()
-        got += response.read()
-    made = check_stream(got)
-    assert said(made) == [("text", "Hello"), ("tool_use", INPUT)]
-    assert b"message_stop" in got and b"[DONE]" not in got
+        told = dialect.stream(got + response.read())
+    assert (told.text, told.whole_calls, told.finish) == ("Hello", [("write_file", INPUT)], "calls")
 
 
 @MODES

@@ -22,16 +22,12 @@ from tests.support.scripted import (
     LAST,
     ROLE,
     SSE,
-    USAGE,
     Client,
-    Gate,
     Script,
     Upstream,
     answer,
-    arguments,
     chunked,
     finish,
-    opened,
     text,
 )
 from tests.support.shared import SHARED
@@ -158,29 +154,6 @@ def test_a_second_try_behind_heartbeats_goes_on_with_the_numbers(proxy: Start) -
             made = check_stream(response.read())
         assert len(server.seen) == 2
     assert calls_of(made) == [("write_file", INPUT)]
-
-
-def test_a_call_streams_on_as_it_comes(front: Front) -> None:
-    """C2."""
-    gate = Gate()
-    front.upstream.play(
-        [
-            SSE + chunked(ROLE + opened(0, "c1", "write_file")),
-            chunked(arguments(0, '{"path": "a", "content": "one ')),
-            gate,
-            *map(chunked, (arguments(0, 'two"}'), finish("tool_calls"), USAGE, DONE)),
-            LAST,
-        ]
-    )
-    front.upstream.paths[MODELS] = cards("tiny")
-    with Client.post(front.proxy.port, ask(tools=[TOOL]), RESPONSES) as client, client.answer() as response:
-        data = b""
-        while b"one" not in data:
-            data += response.read1(65536)
-        assert b"response.function_call_arguments.delta" in data and b"output_item.done" not in data
-        gate.open()
-        made = check_stream(data + response.read())
-    assert calls_of(made) == [("write_file", {"path": "a", "content": "one two"})]
 
 
 def test_what_was_dropped_is_in_the_audit_file(inside: Inside, tmp_path: Path) -> None:

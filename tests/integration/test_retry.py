@@ -46,6 +46,7 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 RAW = stream(ROLE, text(HERMES), text("<|im_end|>"), finish(), DONE)
 OK = stream(ROLE, text("a"), finish(), DONE)
 REFUSED = [answer(NO_PARSER, 400)]
+PARSE = ("auto", "proxy", "server")
 
 
 def models(owner: str) -> Script:
@@ -140,37 +141,6 @@ def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(insi
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
 
 
-@pytest.mark.parametrize("kind", ["sglang", "lmdeploy", "someone", ""])
-def test_proxy_is_never_chosen_where_none_could_take_the_tools_away(inside: Inside, kind: str) -> None:
-    """An unknown server, and those that drop the tools, are not asked again."""
-    with Upstream(REFUSED, RAW) as server:
-        server.paths["/v1/models"] = models(kind)
-        response = inside(server.url).post(CHAT, json=with_tools())
-        assert len(server.seen) == 1
-    assert response.status_code == 400 and response.data == NO_PARSER
-
-
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "write_file"}}])
-@pytest.mark.parametrize("parse", ["auto", "proxy", "server"])
-def test_a_forced_choice_goes_up_as_it_is(inside: Inside, parse: str, choice: object) -> None:
-    """F87: guided decoding makes the arguments valid; a refusal of it is not met by `none`."""
-    with Upstream(REFUSED, RAW) as server:
-        rules = f'models:\n  - {{match: "*", parse: {parse}, server: vllm}}\n'
-        request = with_tools(tool_choice=choice)
-        assert inside(server.url, rules).post(CHAT, json=request).status_code == 400
-        assert [seen.json for seen in server.seen] == [request]
-
-
-@pytest.mark.parametrize(
-    "first", [REFUSED, [answer({"error": {"message": "Extra inputs are not permitted: 'store'"}}, 400)]]
-)
-def test_the_profile_server_never_tries_again(inside: Inside, first: Script) -> None:
-    with Upstream(first, RAW) as server:
-        rules = 'models:\n  - {match: "*", parse: server, server: vllm}\n'
-        assert inside(server.url, rules).post(CHAT, json=with_tools(store=True)).status_code == 400
-        assert len(server.seen) == 1
-
-
 def test_the_profile_proxy_asks_for_the_raw_text_at_once(inside: Inside) -> None:
     with Upstream(RAW) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -194,24 +164,6 @@ def test_a_refused_field_is_left_out_the_second_time(inside: Inside, message: st
     assert response.status_code == 200
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "'tools' is not supported",
-        "'messages' is not supported",
-        "'response_format' is not supported",
-        "'store' and 'user' are not supported",
-        "'absent' is not supported",
-        "the prompt says 'store'",
-    ],
-)
-def test_only_a_named_optional_field_is_left_out(inside: Inside, message: str) -> None:
-    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
-        request = with_tools(store=True, user="u", response_format={"type": "text"})
-        assert inside(server.url).post(CHAT, json=request).status_code == 400
-        assert len(server.seen) == 1
-
-
 VLLM_CONTEXT = (
     "This model's maximum context length is 8192 tokens. However, you requested 32000 output tokens and your prompt "
     "contains at least 1000 input tokens, for a total of at least 33000 tokens. Please reduce the length of the input "
@@ -225,6 +177,46 @@ OPENAI_CONTEXT = (
     "This model's maximum context length is 8192 tokens. However, you requested 33000 tokens (1000 in the messages, "
     "32000 in the completion). Please reduce the length of the messages or completion."
 )
+
+
+def refusal(message: str, status: int = 400) -> list[bytes]:
+    return [answer({"error": {"message": message, "code": status}}, status)]
+
+
+NAMED = {"type": "function", "function": {"name": "write_file"}}
+FIELDS = {"store": True, "user": "u", "response_format": {"type": "text"}}
+OTHER_WORDS = [
+    *("'tools' is not supported", "'messages' is not supported", "'response_format' is not supported"),
+    *("'store' and 'user' are not supported", "'absent' is not supported", "the prompt says 'store'"),
+]
+# Refusals that are final: the answer, more fields of the request, the rules, and the server.
+FINAL: dict[str, tuple[list[bytes], dict[str, Any], str, str]] = {
+    # These servers are unknown, or drop the tools.
+    **{f"the server is {owner!r}": (REFUSED, {}, "", owner) for owner in ("sglang", "lmdeploy", "someone", "")},
+    # F87: guided decoding makes the arguments valid; a refusal of it is not met by `none`.
+    **{f"forced, {parse}": (REFUSED, {"tool_choice": "required"}, f"parse: {parse}", "vllm") for parse in PARSE},
+    **{f"named, {parse}": (REFUSED, {"tool_choice": NAMED}, f"parse: {parse}", "vllm") for parse in PARSE},
+    "parse: server": (REFUSED, {}, "parse: server", "vllm"),
+    "parse: server, a field": (refusal("'store' is not supported"), FIELDS, "parse: server", "vllm"),
+    # The field is not named, not sent, or part of the question.
+    **{words: (refusal(words), FIELDS, "", "") for words in OTHER_WORDS},
+    "the prompt leaves nothing": (refusal(VLLM_CONTEXT.replace("1000", "9000")), {"max_tokens": 32000}, "", ""),
+    **{
+        f"status {status}": (refusal("'store' is not supported; see --tool-call-parser", status), FIELDS, "", "vllm")
+        for status in (401, 404, 422, 429, 503)
+    },
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_a_final_refusal_is_returned(inside: Inside, case: str) -> None:
+    first, more, rules, owner = FINAL[case]
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models(owner)
+        client = inside(server.url, f'models: [{{match: "*", {rules}}}]' if rules else "")
+        response = client.post(CHAT, json=with_tools(**more))
+        assert [seen.json for seen in server.seen] == [with_tools(**more)]
+    assert response.status_code == int(first[0].split()[1])
 
 
 @pytest.mark.parametrize("message", [OLD_VLLM_CONTEXT, OPENAI_CONTEXT], ids=["older", "openai"])
@@ -247,13 +239,6 @@ def test_where_the_prompt_was_not_counted_no_number_is_asked_for(inside: Inside,
     assert response.status_code == 200
 
 
-def test_a_prompt_that_leaves_nothing_stays_an_error(inside: Inside) -> None:
-    message = VLLM_CONTEXT.replace("1000", "9000")
-    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
-        assert inside(server.url).post(CHAT, json=chat(max_tokens=32000)).status_code == 400
-        assert len(server.seen) == 1
-
-
 @pytest.mark.parametrize(("prompt", "asked"), [(7936, 256), (7937, 0), (8191, 0), (7000, 1192)])
 def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, prompt: int, asked: int) -> None:
     """An answer of one token looks like one; the error tells the client to make room."""
@@ -272,15 +257,6 @@ def test_no_request_goes_up_a_third_time(inside: Inside, second: Script) -> None
         server.paths["/v1/models"] = models("vllm")
         assert inside(server.url).post(CHAT, json=with_tools(store=True, user="u")).status_code >= 400
         assert len(server.seen) == 2
-
-
-@pytest.mark.parametrize("status", [401, 404, 422, 429, 503])
-def test_no_other_error_is_tried_again(inside: Inside, status: int) -> None:
-    error = {"error": {"message": "'store' is not supported; see --tool-call-parser", "code": status}}
-    with Upstream([answer(error, status)], OK) as server:
-        server.paths["/v1/models"] = models("vllm")
-        assert inside(server.url).post(CHAT, json=with_tools(store=True)).status_code == status
-        assert len(server.seen) == 1
 
 
 def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
