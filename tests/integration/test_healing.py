@@ -110,22 +110,6 @@ def test_the_lesson_of_a_refusal_is_kept(
     assert rules.profile("tiny", "").thinking == "enable_thinking", "what its entry said is still said"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Unexpected empty grammar stack",
-        "Failed to parse input at pos 3: a template",
-        "The model produced output that does not match the expected peg-native format",
-    ],
-)
-def test_an_answer_that_the_server_could_not_read_teaches_nothing(words: str, inside: Inside) -> None:
-    rules = 'models: [{match: "*", parse: server}]'
-    with Upstream(refused(words, 500)) as server:
-        body = asked([user(), user("mku2")], stream=False)
-        assert inside(server.url, rules=rules).post(CHAT, json=body).status_code == 500
-        assert len(server.seen) == 1
-
-
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
@@ -141,16 +125,6 @@ def test_what_a_server_without_a_parser_refuses_next_is_healed_too(inside: Insid
     healed = [user("mku1 question\n\nmku2")]
     assert [each["messages"] for each in sent] == [body["messages"], body["messages"], healed, healed]
     assert [each.get("tool_choice") for each in sent] == [None, "none", "none", "none"]
-
-
-@pytest.mark.parametrize("third", ["roles must alternate", "Only user and assistant roles are supported!", NO_PARSER])
-def test_what_is_refused_a_third_time_is_told(third: str, inside: Inside) -> None:
-    body = asked([system(), user(), user("mku2")])
-    rules = 'models: [{match: "*", server: vllm}]'
-    with Upstream(refused(NO_PARSER), refused("roles must alternate"), refused(third)) as server:
-        response = inside(server.url, rules=rules).post(CHAT, json=body)
-        assert response.status_code == 400 and third.encode() in response.data.replace(b'\\"', b'"')
-        assert len(server.seen) == 3
 
 
 IDS_OF_NINE = "Tool call IDs should be alphanumeric strings with length 9!"
@@ -177,31 +151,45 @@ def test_a_request_with_several_causes_is_healed_of_each(others: tuple[str, ...]
     assert len(last[1]["tool_calls"][0]["id"]) == 9
 
 
-def test_so_many_refusals_and_no_more_teach(inside: Inside) -> None:
-    system_words, empty = "System role not supported", "content must not be empty"
-    talk = [system(), *TWO_CAUSES, said(""), user("mku3")]
-    with Upstream(*map(refused, (IDS_OF_NINE, BEHIND_A_RESULT, system_words, empty)), OK) as server:
-        client = inside(server.url)
+ALTERNATE = "roles must alternate"
+TWO_USERS = [user(), user("mku2")]
+SEVERAL = [system(), *TWO_CAUSES, said(""), user("mku3")]
+VLLM_AT_LAST = 'models: [{match: "*", server: vllm}]'
+UNREAD = 'models: [{match: "*", parse: server}]'
+# Refusals after which the error is returned: their words, the conversation, and the rules.
+FINAL: dict[str, tuple[tuple[str, ...], list[dict[str, Any]], str]] = {
+    "the same a third time": ((NO_PARSER, ALTERNATE, ALTERNATE), [system(), *TWO_USERS], VLLM_AT_LAST),
+    "another that does not help": ((NO_PARSER, ALTERNATE, NO_PARSER), [system(), *TWO_USERS], VLLM_AT_LAST),
+    "too many": ((IDS_OF_NINE, BEHIND_A_RESULT, "System role not supported", "content must not be empty"), SEVERAL, ""),
+    "refused in other words when healed": ((ALTERNATE, "no such luck"), TWO_USERS, ""),
+    "nothing to heal": ((ALTERNATE,), [user()], ""),
+    "switched off": (
+        ("This model does not support image input",),
+        PICTURE,
+        'models: [{match: "*", heal: {off: [pictures]}}]',
+    ),
+    # The server could not read the model's answer.
+    "an empty stack": (("Unexpected empty grammar stack",), TWO_USERS, UNREAD),
+    "a failed parser": (("Failed to parse input at pos 3: a template",), TWO_USERS, UNREAD),
+    "a failed format": (
+        ("The model produced output that does not match the expected peg-native format",),
+        TWO_USERS,
+        UNREAD,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_a_final_refusal_teaches_nothing(case: str, inside: Inside) -> None:
+    refusals, talk, rules = FINAL[case]
+    status = 500 if rules == UNREAD else 400
+    with Upstream(*(refused(words, status) for words in refusals), OK) as server:
+        client = inside(server.url, rules=rules)
         response = client.post(CHAT, json=asked(talk))
-        assert response.status_code == 400 and empty.encode() in response.data and len(server.seen) == 4
+        assert response.status_code == status and response.json is not None
+        assert refusals[-1] in response.json["error"]["message"] and len(server.seen) == len(refusals)
         assert client.post(CHAT, json=asked(talk)).status_code == 200
-        assert server.seen[4].json["messages"] == talk, "nothing is kept of what was not taken"
-
-
-def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
-    with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
-        client = inside(server.url)
-        body = asked([user(), user("mku2")])
-        response = client.post(CHAT, json=body)
-        assert response.status_code == 400 and b'"no"' in response.data
-        assert client.post(CHAT, json=body).data
-        assert server.seen[2].json["messages"] == body["messages"]
-
-
-def test_words_that_would_change_nothing_cost_no_second_try(inside: Inside) -> None:
-    with Upstream(refused("roles must alternate")) as server:
-        assert inside(server.url).post(CHAT, json=asked([user()])).status_code == 400
-        assert len(server.seen) == 1
+        assert server.seen[-1].json["messages"] == talk
 
 
 @pytest.mark.parametrize("off", ["all", "arguments"])
@@ -211,13 +199,6 @@ def test_each_healing_is_off_by_a_word(off: str, inside: Inside) -> None:
     with Upstream(OK) as server:
         inside(server.url, rules=rules).post(CHAT, json=body)
         assert server.seen[0].json == body
-
-
-def test_what_is_off_is_not_learnt(inside: Inside) -> None:
-    with Upstream(refused("This model does not support image input")) as server:
-        rules = 'models: [{match: "*", heal: {off: [pictures]}}]'
-        assert inside(server.url, rules=rules).post(CHAT, json=asked(PICTURE)).status_code == 400
-        assert len(server.seen) == 1
 
 
 def test_a_picture_for_a_model_that_reads_text_is_told(inside: Inside) -> None:
