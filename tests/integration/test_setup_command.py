@@ -248,6 +248,24 @@ class TestModels:
                 assert re.findall(r'"effort": "(.*?)"', out) == ["low", "medium", "high"], name
 
 
+SILENT = "the server at URL does not answer / within 0.2 s; restart it"
+NO_PROXY = [
+    *([b"SSH-2.0-OpenSSH_9\r\n"], [b""], [Act.RST], [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort"]),
+    *([answer({}, 404)], [answer(b"<html>")], [answer([])], [answer({"service": "other"})], [answer({})]),
+]
+# The paths that differ from a proxy's, the exit status, and the words of the error.
+UNUSABLE: list[tuple[dict[str, Any], int, str]] = [
+    ({"": [Act.EXPECT_CLOSE]}, 3, SILENT),
+    ({"": [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]}, 3, SILENT),
+    *(({"": script}, 4, "is not vllm-tool-proxy") for script in NO_PROXY),
+    ({"_ready": [answer({"status": "unavailable"}, 503)]}, 3, "the proxy at URL does not reach its model server;"),
+    *(
+        ({"models": [answer(body)]}, 4, "the list of models of the proxy at URL ")
+        for body in (b"no JSON", b"[]", b'{"data": 7}', b'{"data": []}', b"")
+    ),
+]
+
+
 class TestNoProxy:
     def line(self, run: Run, url: str, *words: str) -> tuple[int, str]:
         ran = run("setup", "claude", "--url", url, *words)
@@ -276,37 +294,15 @@ class TestNoProxy:
         assert status == 3 and line.startswith(f"no TLS connection to {server.url}: ")
         assert line.endswith("; set SSL_CERT_FILE to the file of its authority")
 
-    @pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]])
-    def test_something_that_hangs(self, run: Run, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(proxy_facts, "_SECONDS", 0.2)
-        with Upstream(script) as server:
-            status, line = self.line(run, server.url)
-        assert status == 3
-        assert line == f"the server at {server.url} does not answer / within 0.2 s; restart it"
-
-    @pytest.mark.parametrize(
-        "script",
-        [
-            *([b"SSH-2.0-OpenSSH_9\r\n"], [b""], [Act.RST], [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort"]),
-            *([answer({}, 404)], [answer(b"<html>")], [answer([])], [answer({"service": "other"})], [answer({})]),
-        ],
-    )
-    def test_something_else(self, run: Run, script: Any) -> None:
-        with Upstream(script) as server:
-            status, line = self.line(run, server.url)
-        assert status == 4
-        assert f"the server at {server.url} " in line and "is not vllm-tool-proxy" in line
-
-    def test_a_proxy_without_its_model_server(self, run: Run) -> None:
-        with proxy_that(_ready=[answer({"status": "unavailable"}, 503)]) as server:
-            status, line = self.line(run, server.url)
-        assert (status, line.partition(";")[0]) == (3, f"the proxy at {server.url} does not reach its model server")
-
-    @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"data": 7}', b'{"data": []}', b""])
-    def test_a_list_of_models_that_is_none(self, run: Run, body: bytes) -> None:
-        with proxy_that(models=[answer(body)]) as server:
-            status, line = self.line(run, server.url)
-        assert status == 4 and line.startswith(f"the list of models of the proxy at {server.url} ")
+    @pytest.mark.parametrize(("paths", "status", "words"), UNUSABLE)
+    def test_a_server_that_is_no_usable_proxy(
+        self, run: Run, paths: dict[str, Any], status: int, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if words == SILENT:
+            monkeypatch.setattr(proxy_facts, "_SECONDS", 0.2)
+        with proxy_that(**paths) as server:
+            told, line = self.line(run, server.url)
+        assert told == status and words.replace("URL", server.url) in line
 
     def test_a_key_that_is_wanted_or_refused(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PROXY_KEY", KEY)
