@@ -25,7 +25,7 @@ from tests.support.client_view import (
 )
 from tests.support.helpers import bodies, call_json, calls, chunk, delta, ends, event_bytes, new_engine, piece, says
 from tests.support.scripted import ROLE as FIRST
-from tests.support.scripted import SSE, Act, Upstream, chat, chunked, text
+from tests.support.scripted import SSE, Act, Upstream, chat, chunked, stream, text
 
 CALL = calls(piece(0, LS, "bash", "a"))
 STRONG = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"
@@ -78,7 +78,7 @@ def test_f65_an_error_comes_in_the_middle_of_a_stream() -> None:
 
 def _all_of(data: bytes) -> bytes:
     """What a client gets for the bytes of a stream over HTTP."""
-    with Upstream([SSE, chunked(data), chunked(b"")]) as server:
+    with Upstream(stream(data, b"", ended=False)) as server:
         given: bytes = Inside()(server.url).post(CHAT, json=chat(tools=OFFERED)).data
     return given
 

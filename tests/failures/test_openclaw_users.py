@@ -23,6 +23,8 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -51,7 +53,7 @@ INNER = json.dumps({"name": "write_file", "arguments": ARGUMENTS}, indent=2)
 @pytest.mark.parametrize("streamed", [True, False])
 def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: str, streamed: bool) -> None:
     said = f"I will.\n<tools>\n{inner}\n</tools>"
-    script = stream(ROLE, *map(text, said), finish(), DONE) if streamed else [answer(completion(said))]
+    script = text_reply(*said) if streamed else whole_reply(said)
     with Upstream(script) as server:
         response = inside(server.url).post(OPENCLAW, json=chat(tools=[WRITE_FILE], stream=streamed))
     got = seen(response.data)
@@ -83,7 +85,7 @@ def test_defect_5_json_with_a_name_is_no_call_unless_it_was_offered(inside: Insi
 def test_defect_7_usage_is_sent_only_to_those_who_ask(inside: Inside, asked: bool, whole: bool) -> None:
     """F61; as a stream of the server, and as one that is made of a whole answer."""
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
-    script = [answer(completion("a"))] if whole else stream(ROLE, text("a"), finish(), USAGE, DONE)
+    script = whole_reply("a") if whole else stream(ROLE, text("a"), finish(), USAGE, DONE)
     with Upstream(script) as server:
         request = chat(tools=[WRITE_FILE], **({"stream_options": {"include_usage": True}} if asked else {}))
         data = inside(server.url, rules).post(CHAT, json=request).data
@@ -95,7 +97,7 @@ def test_defect_7_usage_is_sent_only_to_those_who_ask(inside: Inside, asked: boo
 def test_defect_7_reasoning_is_kept_unless_the_client_has_it_removed(inside: Inside, key: str, whole: bool) -> None:
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
     script = (
-        [answer(completion({"role": "assistant", "content": "a", key: "hm"}))]
+        whole_reply({"role": "assistant", "content": "a", key: "hm"})
         if whole
         else stream(ROLE, delta({key: "hm"}), text("a"), finish(), DONE)
     )

@@ -18,25 +18,11 @@ from proxy.web.app import make_app
 from tests.conftest import BufferedClient
 from tests.support.messages_ask import ask
 from tests.support.rows import rows
-from tests.support.scripted import (
-    DONE,
-    LAST,
-    ROLE,
-    SSE,
-    Script,
-    Upstream,
-    answer,
-    chat,
-    chunked,
-    completion,
-    finish,
-    stream,
-    text,
-)
+from tests.support.scripted import Script, Upstream, answer, chat, completion, text_reply, whole_reply
 from tests.support.worker_state import make_state, read_rules
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
-FINE = stream(ROLE, text("a"), finish(), DONE)
+FINE = text_reply("a")
 WHOLE = chat(stream=False)
 MODELS = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
 
@@ -162,7 +148,7 @@ def test_what_counts_is_the_name_that_the_model_server_gets() -> None:
 
 @pytest.mark.parametrize("allowed,status", [("tiny", 200), ("claude-*", 403)])
 def test_a_claude_name_counts_as_the_only_model_there_is(allowed: str, status: int) -> None:
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         server.paths = {"/v1/models": MODELS}
         client, _ = front(server.url, access(models=(allowed,)))
         assert client.post(MESSAGES, json=ask(model="claude-sonnet-4-5"), headers=ALICE).status_code == status
@@ -195,7 +181,7 @@ def test_a_form_names_no_model_that_could_be_checked() -> None:
 @pytest.mark.parametrize("path,kind", [(CHAT, "rate_limit_error"), (MESSAGES, "rate_limit_error")])
 def test_a_key_has_so_many_requests_a_minute(path: str, kind: str) -> None:
     body = ask(model="tiny", stream=False) if path == MESSAGES else WHOLE
-    with Upstream(*[[answer(completion("a"))]] * 3) as server:
+    with Upstream(*[whole_reply("a")] * 3) as server:
         server.paths = {"/v1/models": MODELS}
         client, _ = front(server.url, access(requests_per_minute=3))
         assert [client.post(path, json=body, headers=ALICE).status_code for _ in range(3)] == [200] * 3
@@ -207,7 +193,7 @@ def test_a_key_has_so_many_requests_a_minute(path: str, kind: str) -> None:
 
 
 def test_a_wrong_key_uses_up_nobodys_share() -> None:
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         client, _ = front(server.url, access(requests_per_minute=1))
         assert [client.post(CHAT, json=WHOLE, headers=bearer("wrong")).status_code for _ in range(3)] == [401] * 3
         assert client.post(CHAT, json=WHOLE, headers=ALICE).status_code == 200
@@ -220,7 +206,7 @@ def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None
     with Upstream() as server:
         gate = server.gate()
         whole = answer(completion("a"))
-        waiting: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
+        waiting: Script = text_reply("a", gate)
         server.play(waiting if streamed else [whole[:-1], gate, whole[-1:]], FINE if streamed else [whole])
         server.paths = {"/v1/models": MODELS}
         client, service = front(server.url, access(streams=1))

@@ -17,18 +17,17 @@ from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     ROLE,
-    SSE,
     WRITE_FILE,
     Act,
     Script,
     Upstream,
     answer,
     chat,
-    chunked,
-    completion,
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -47,7 +46,7 @@ def facts(line: str) -> dict[str, str]:
 
 
 def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
-    with Upstream(stream(ROLE, text(HERMES), finish(), DONE)) as server:
+    with Upstream(text_reply(HERMES)) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     line, *repairs = caplog.messages
     known = facts(line)
@@ -72,9 +71,9 @@ def test_each_request_is_one_line(
 @pytest.mark.parametrize(
     "script,expected",
     [
-        (stream(ROLE, text("a"), finish(), DONE), "ok"),
+        (text_reply("a"), "ok"),
         ([answer({"error": {"message": "x"}}, 429)], "refused"),
-        ([SSE, chunked(ROLE), chunked(text("a"))], "broken"),
+        (stream(ROLE, text("a"), ended=False), "broken"),
         ([Act.CLOSE], "broken"),
         (None, "unreachable"),
     ],
@@ -115,10 +114,10 @@ def called(arguments: str, reason: str) -> Script:
         (called('{"path": "a", "content": "b"}', "tool_calls"), {}),
         (called('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
         (called('{"path": "a", "cont', "length"), {"cut": "1"}),
-        (stream(ROLE, text(HERMES), finish(), DONE), {}),
-        (stream(ROLE, text(HERMES[:60]), finish("length"), DONE), {"refused": "broken:1", "cut": "1"}),
-        (stream(ROLE, text("So."), finish("length"), DONE), {}),
-        (stream(ROLE, text(HERMES.replace("write_file", "no_file")), finish(), DONE), {"refused": "not_offered:1"}),
+        (text_reply(HERMES), {}),
+        (text_reply(HERMES[:60], why="length"), {"refused": "broken:1", "cut": "1"}),
+        (text_reply("So.", why="length"), {}),
+        (text_reply(HERMES.replace("write_file", "no_file")), {"refused": "not_offered:1"}),
     ],
 )
 def test_the_line_says_why_a_call_is_missing(
@@ -131,7 +130,7 @@ def test_the_line_says_why_a_call_is_missing(
 
 
 def repairing(count: int = 1) -> Upstream:
-    return Upstream(*[[answer(completion(HERMES))]] * count)
+    return Upstream(*[whole_reply(HERMES)] * count)
 
 
 WHOLE = chat(stream=False, tools=[WRITE_FILE])
@@ -151,7 +150,7 @@ def test_a_reply_with_countless_repairs_cannot_fill_the_log(
 @pytest.mark.parametrize("streamed", [True, False])
 def test_an_audit_record_names_request_and_client(inside: Inside, tmp_path: Path, streamed: bool) -> None:
     path = tmp_path / "audit.jsonl"
-    script = stream(ROLE, text(HERMES), finish(), DONE) if streamed else [answer(completion(HERMES))]
+    script = text_reply(HERMES, streamed=streamed)
     with Upstream(script) as server:
         client = inside(server.url, audit_file=str(path))
         client.post(f"/for/openclaw{CHAT}", json={**WHOLE, "stream": streamed}, headers={"X-Request-Id": "r1"})

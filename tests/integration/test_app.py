@@ -14,19 +14,7 @@ from werkzeug.test import TestResponse
 from proxy import __version__
 from proxy.config.api_keys import ClientKey, Keys
 from tests.conftest import Front, Inside
-from tests.support.scripted import (
-    DONE,
-    ROLE,
-    WRITE_FILE,
-    Client,
-    Upstream,
-    answer,
-    chat,
-    completion,
-    finish,
-    stream,
-    text,
-)
+from tests.support.scripted import WRITE_FILE, Client, Upstream, answer, chat, completion, text_reply, whole_reply
 
 CHAT = "/v1/chat/completions"
 NOWHERE = "http://127.0.0.1:1"
@@ -167,7 +155,7 @@ def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Insid
 def test_only_a_repaired_whole_answer_has_the_fixes_header(inside: Inside) -> None:
     call = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "b"}}</tool_call>'
     for said, streamed, header in ((call, False, "text_call:2"), ("a", False, None), (call, True, None)):
-        with Upstream([answer(completion(said * 2))]) as server:
+        with Upstream(whole_reply(said * 2)) as server:
             response = inside(server.url).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE]))
         assert response.headers.get("X-Tool-Proxy-Fixes") == header
 
@@ -201,7 +189,7 @@ KEYS = Keys(
 def test_the_client_is_path_then_key_then_setting(
     inside: Inside, path: str, key: str, setting: str, client: str
 ) -> None:
-    with Upstream([answer(completion("a", secret=1, other_secret=2))]) as server:
+    with Upstream(whole_reply("a", secret=1, other_secret=2)) as server:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         request = chat(stream=False)
         front = inside(server.url, RULES, KEYS if key else None, client=setting)
@@ -232,7 +220,7 @@ def test_only_the_allowlist_of_headers_goes_up(inside: Inside) -> None:
         **{"Proxy-Authorization": "Basic x", "X-Api-Key": "k1"},
     }
     kept = {"X-Request-Id": "r-1", "Accept": "text/event-stream", "Openai-Organization": "o1"}
-    with Upstream(stream(ROLE, text("a"), finish(), DONE)) as server:
+    with Upstream(text_reply("a")) as server:
         response = inside(server.url).post(CHAT, json=chat(), headers={**dropped, **kept})
         headers = dict(server.seen[0].headers.items())
     assert headers.pop("User-Agent") == f"vllm-tool-proxy/{__version__}"
@@ -250,7 +238,7 @@ def test_only_the_allowlist_of_headers_goes_up(inside: Inside) -> None:
 
 
 def test_a_request_without_an_id_gets_one_up_and_down(inside: Inside) -> None:
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         response = inside(server.url).post(CHAT, json=chat(stream=False), headers={"X-Request-Id": "no good"})
         made = server.seen[0].headers["X-Request-Id"]
     assert re.fullmatch("[0-9a-f]{32}", made) and response.headers["X-Request-Id"] == made
@@ -270,7 +258,7 @@ def test_only_meaningful_upstream_headers_are_returned(inside: Inside, streamed:
 
 def test_a_header_that_cannot_go_up_is_no_502(inside: Inside) -> None:
     """Section 3: header values that cannot be sent are validated or dropped before the call."""
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         headers = {"Authorization": "Bearer k\u00e9\u2603".encode().decode("latin-1")}
         response = inside(server.url).post(CHAT, json=chat(stream=False), headers=headers)
     assert response.status_code in (200, 400)
@@ -289,7 +277,7 @@ def chunks(body: bytes) -> bytes:
 
 
 def test_a_chunked_request_body_works_under_gunicorn(front: Front) -> None:
-    front.upstream.play([answer(completion("a"))])
+    front.upstream.play(whole_reply("a"))
     request = chat(stream=False, tools=[WRITE_FILE])
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
     status, _ = raw(front, top + chunks(json.dumps(request).encode()))

@@ -24,10 +24,10 @@ from tests.support.scripted import (
     Upstream,
     answer,
     chat,
-    completion,
     finish,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -54,13 +54,13 @@ def guided(name: str = "write_file", arguments: str | None = None, why: str = "s
     """What a server says that was made to call; its finish is `stop`, as vLLM says it for a named choice."""
     called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
     message = {"role": "assistant", "content": None, "tool_calls": [called]}
-    return [answer(completion(message, why, usage=usage(20, 5)))]
+    return whole_reply(message, why, usage=usage(20, 5))
 
 
 def bare() -> Script:
     """The same from a server that gives the arguments as text (F87)."""
     message = {"role": "assistant", "content": json.dumps(ARGUMENTS)}
-    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+    return whole_reply(message, "stop", usage=usage(20, 5))
 
 
 def arguments_of(data: bytes) -> list[Any]:
@@ -92,7 +92,7 @@ def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_ag
     """Of a call that has begun to leave in a stream nothing can be taken back."""
     called = call_of("write_file", '{"path": "a", "content": "say "x" y" z}')
     message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
-    first = [answer(completion(message, "tool_calls", usage=usage(10, 9)))]
+    first = whole_reply(message, "tool_calls", usage=usage(10, 9))
     with upstream(first, guided()) as server:
         response = inside(server.url, rules=RULES).post(CHAT, json=asked(False))
         assert len(server.seen) == 2
@@ -144,7 +144,7 @@ NO_PARSER = [answer({"error": {"message": '"auto" tool choice requires --enable-
 def thinking() -> Script:
     """The same from a server that lets the model think first."""
     message = {"role": "assistant", "content": f"So.\n</think>\n\n{json.dumps(ARGUMENTS)}"}
-    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+    return whole_reply(message, "stop", usage=usage(20, 5))
 
 
 @pytest.mark.parametrize("second", [guided, bare, thinking])
@@ -178,7 +178,7 @@ def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) 
 
 def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
     calls = [call_of("write_file", json.dumps({"path": path, "content": "b"})) for path in "ac"]
-    second = [answer(completion({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))]
+    second = whole_reply({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls")
     with upstream(told(CALL), second) as server:
         data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
     assert arguments_of(data) == [ARGUMENTS]

@@ -22,18 +22,17 @@ from tests.support.scripted import (
     DONE,
     PATIENCE,
     ROLE,
-    SSE,
     USAGE,
     WRITE_FILE,
     Client,
     Upstream,
     answer,
     chat,
-    chunked,
-    completion,
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -81,7 +80,7 @@ def test_only_what_the_engine_uses_is_captured(inside: Inside, tmp_path: Path) -
         "parallel_tool_calls": False,
         "response_format": {"type": "json_object"},
     }
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json={**chat(stream=False, tools=[WRITE_FILE], **asked), "messages": messages})
     about, _ = only(tmp_path)
@@ -166,7 +165,7 @@ def _post(client: FlaskClient) -> None:
 
 
 def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_path: Path) -> None:
-    scripts = [stream(ROLE, text(f"reply {number}"), finish(), DONE) for number in range(12)]
+    scripts = [text_reply(f"reply {number}") for number in range(12)]
     with Upstream(*scripts) as server:
         client = inside(server.url, capture=str(tmp_path))
         threads = [threading.Thread(target=_post, args=(client,)) for _ in range(12)]
@@ -186,7 +185,7 @@ def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(pr
         running = proxy(server.url, "--capture", str(folder))
         for reset in (False, True):
             gate = server.gate()
-            server.play([SSE + chunked(ROLE), chunked(text("word ")), gate])
+            server.play(stream(ROLE, text("word "), gate, ended=False))
             with Client.post(running.port, chat(tools=[WRITE_FILE])) as client:
                 gate.wait()
                 with client.answer() as response:

@@ -214,8 +214,7 @@ CASES: Mapping[str, Case] = {
     ),
     **{
         f"chat is always a {status}": case(
-            f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown",
-            before=always(status),
+            f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown", before=always(status)
         )
         for status, harm in (
             *((404, "chat_unanswered"), (500, "chat_unanswered"), (502, "chat_unanswered"), (503, "chat_unanswered")),

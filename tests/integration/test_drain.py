@@ -30,9 +30,9 @@ from tests.support.scripted import (
     answer,
     chat,
     chunked,
-    completion,
     finish,
     text,
+    whole_reply,
 )
 
 pytestmark = pytest.mark.once
@@ -87,7 +87,7 @@ def test_streams_hold_no_thread_and_those_over_max_streams_are_refused_at_once(p
     gate = Gate()
     with ExitStack() as stack:
         script: list[Action] = [SSE, *TEXT, gate]
-        upstream = serving(stack, *[script] * 9, [answer(completion("So."))])
+        upstream = serving(stack, *[script] * 9, whole_reply("So."))
         front = proxy(upstream.url, "THREADS=4", "RESERVED_THREADS=1", "--max-streams", "9")
         for _ in range(9):
             client = stack.enter_context(Client.post(front.port, chat()))

@@ -35,6 +35,7 @@ from tests.support.scripted import (
     head,
     stream,
     text,
+    text_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -53,7 +54,7 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
     assert (status, headers["retry-after"]) == (503, "5")
     assert front.get("/v1/models")[0] == 502
     assert front.get("/health")[0] == 200
-    with Upstream(stream(ROLE, text("a"), finish(), DONE), port=port) as server:
+    with Upstream(text_reply("a"), port=port) as server:
         server.paths["/health"] = [answer({})]
         with Client.post(front.port, chat()) as client, client.answer() as response:
             assert (response.status, response.read()) == (200, ROLE + text("a") + finish() + DONE)
@@ -63,7 +64,7 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
 @pytest.mark.parametrize(
     "script",
     [
-        [SSE + chunked(text("a")), 0.05, Act.RST],
+        stream(text("a"), 0.05, Act.RST, ended=False),
         [SSE + chunked(text("a"))],
         [answer(text("a"), headers={"Content-Length": "999"})],
         [head(200, {"Content-Type": "text/plain", "Content-Length": "999"}) + text("a"), 0.05, Act.RST],
@@ -83,7 +84,7 @@ def test_a_passed_answer_that_breaks_off_does_not_look_complete(front: Front, sc
 
 def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(front: Front) -> None:
     """U11: an end without it would be taken for a success."""
-    front.upstream.play([SSE + chunked(ROLE) + chunked(text("a")), 0.05, Act.RST])
+    front.upstream.play(stream(ROLE, text("a"), 0.05, Act.RST, ended=False))
     got = []
     with (
         openai.OpenAI(base_url=f"{front.proxy.url}/v1", api_key="k", max_retries=0) as sdk,

@@ -32,6 +32,7 @@ from tests.support.scripted import (
     head,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -170,7 +171,7 @@ def test_a_model_s_reasoning_comes_under_the_names_of_its_profile(inside: Inside
     names = {"as_is": ["reasoning"], "both": ["reasoning", "reasoning_content"]}.get(wanted, [wanted])
     sent = [ROLE, *(delta({"reasoning": word}) for word in ("so ", "it ", "is")), text("a"), finish(), DONE]
     message = {"role": "assistant", "content": "a", "reasoning": "so it is"}
-    with Upstream(stream(*sent) if transport == "live" else [answer(completion(message))]) as server:
+    with Upstream(stream(*sent) if transport == "live" else whole_reply(message)) as server:
         data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     deltas = [choice["delta"] for each in events(data) for choice in each["choices"]]
     for name in ("reasoning", "reasoning_content"):

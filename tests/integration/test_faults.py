@@ -73,6 +73,8 @@ from tests.support.scripted import (
     head,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 # Only `make faults` runs these, whole answers, and the dialect that is translated in the same way as another one.
@@ -180,7 +182,7 @@ def test_u3_it_never_answers(hasty: Bench, dialect: Dialect, streamed: bool, fau
 
 @pytest.mark.slow
 @EACH
-@table({"nothing": [SSE, Act.EXPECT_CLOSE], "a role": [SSE, chunked(ROLE), Act.EXPECT_CLOSE]})
+@table({"nothing": stream(Act.EXPECT_CLOSE, ended=False), "a role": stream(ROLE, Act.EXPECT_CLOSE, ended=False)})
 def test_u3_it_begins_and_says_nothing(hasty: Bench, dialect: Dialect, fault: Faulty) -> None:
     given = hasty.ask(dialect, fault, streamed=True)
     assert "idle_timeout" in given.fails(504, event=True).words and given.data.count(dialect.beat) >= 2
@@ -276,7 +278,7 @@ def test_u9_its_success_is_none(usual: Bench, dialect: Dialect, streamed: bool, 
 @EACH
 @table(
     {
-        "whole, streamed": (True, [answer(completion(f"So. {HERMES}"))]),
+        "whole, streamed": (True, whole_reply(f"So. {HERMES}")),
         "whole, in chunks": (
             True,
             [head(200, {**CHUNKED, **JSON}), *map(chunked, (COMPLETION[:9], COMPLETION[9:])), LAST],
@@ -431,7 +433,7 @@ def test_u13_a_whole_answer_without_a_finish(usual: Bench, dialect: Dialect) -> 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table(scripts.FORMS)
 def test_u14_any_form_of_a_stream_is_read(usual: Bench, dialect: Dialect, tools: bool, fault: list[bytes]) -> None:
-    told = usual.ask(dialect, [SSE, *map(chunked, fault), LAST], streamed=True, tools=tools).succeeds()
+    told = usual.ask(dialect, stream(*fault), streamed=True, tools=tools).succeeds()
     assert (told.text, told.finish, told.odd) == (f"{WORDS}llo", "stop", 0)
 
 
@@ -445,7 +447,7 @@ def test_u14_invalid_utf8_is_read_or_an_error(
     """The standard has a decoder put U+FFFD in its place."""
     body = b"".join([ROLE, text("a-z"), finish(), DONE]) if streamed else json.dumps(completion("a-z")).encode()
     body = body.replace(b"a-z", b"a" + fault + b"z")
-    script = [SSE, chunked(body), LAST] if streamed else [answer(body)]
+    script = stream(body) if streamed else [answer(body)]
     given = usual.ask(dialect, script, streamed=streamed, tools=tools)
     if given.status != 200:
         given.fails(502)
@@ -500,7 +502,7 @@ def test_u14_an_event_of_16_mib(usual: Bench, dialect: Dialect, size: int, fits:
 @EACH
 @pytest.mark.parametrize("size,fits", [(60, True), (65, False)], ids=["60 MiB", "65 MiB"])
 def test_u14_a_whole_answer_of_64_mib(usual: Bench, dialect: Dialect, size: int, fits: bool) -> None:
-    script = [answer(completion("x" * size * 2**20))]
+    script = whole_reply("x" * size * 2**20)
     given = usual.ask(dialect, script, streamed=False)
     if fits:
         assert len(given.succeeds().text) == size * 2**20
@@ -537,7 +539,7 @@ def test_u15_odd_calls_are_repaired(usual: Bench, dialect: Dialect, fault: tuple
 )
 def test_u15_odd_whole_calls_are_repaired(usual: Bench, dialect: Dialect, fault: list[dict[str, Any]]) -> None:
     said = {"role": "assistant", "content": None, "tool_calls": fault}
-    told = usual.ask(dialect, [answer(completion(said, "tool_calls"))], streamed=False).succeeds()
+    told = usual.ask(dialect, whole_reply(said, "tool_calls"), streamed=False).succeeds()
     assert told.whole_calls == [("write_file", json.loads(given)) for given in (A, B)[: len(fault)]]
 
 
@@ -763,7 +765,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
     bench = benches("STALL_SECONDS=1")
     worker = psutil.Process(bench.proxy.health()["worker"])
     before = worker.memory_info().rss
-    flood = [SSE, *[chunked(text("x" * 4000)) * 16] * 600] if streamed else [answer(completion("x" * 30_000_000))]
+    flood = [SSE, *[chunked(text("x" * 4000)) * 16] * 600] if streamed else whole_reply("x" * 30_000_000)
     bench.play([*flood, Act.EXPECT_CLOSE])
     with closing(socket.socket()) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -963,9 +965,9 @@ def test_k5_an_odd_request_that_can_be_read(usual: Bench, dialect: Dialect, stre
 def test_k5_a_reply_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
     """It is text, all of it, and read in bounded time."""
     parts = [fault[at : at + 20_000] for at in range(0, len(fault), 20_000)]
-    events_ = stream(ROLE, *map(text, parts), finish(), DONE)
+    events_ = text_reply(*parts)
     began = time.monotonic()
-    told = usual.ask(dialect, events_ if streamed else [answer(completion(fault))], streamed=streamed).succeeds()
+    told = usual.ask(dialect, events_ if streamed else whole_reply(fault), streamed=streamed).succeeds()
     assert time.monotonic() - began < PATIENCE
     assert (told.text, told.calls, told.finish) == (fault, [], "stop")
 
@@ -977,7 +979,7 @@ def test_k5_5_mb_of_openers(usual: Bench, dialect: Dialect, streamed: bool) -> N
     """It is text, and /health answers meanwhile; how fast it is read is for the benchmarks to say."""
     fault = "<tool_call>" * 475_000
     events_ = stream(ROLE, *(text(fault[at : at + 5000]) for at in range(0, len(fault), 5000)), finish(), DONE)
-    script = events_ if streamed else [answer(completion(fault))]
+    script = events_ if streamed else whole_reply(fault)
     with Watch(usual.proxy) as watch:
         began = time.monotonic()
         usual.play(script)
@@ -1004,7 +1006,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
     call = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": fault}}
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
     script = stream(ROLE, *deltas({"index": 0, **call}), finish("tool_calls"), DONE)
-    script = script if streamed else [answer(completion(said, "tool_calls"))]
+    script = script if streamed else whole_reply(said, "tool_calls")
     began = time.monotonic()
     given = usual.ask(dialect, script, streamed=streamed, asked=2)
     assert time.monotonic() - began < PATIENCE

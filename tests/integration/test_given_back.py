@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Inside
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.live_page import live_page
-from tests.support.scripted import DONE, SSE, Act, Upstream, answer, chunked, completion, finish, stream, text
+from tests.support.scripted import DONE, Act, Upstream, answer, finish, stream, text, whole_reply
 
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 SAID = {
@@ -30,9 +30,9 @@ def scripts(words: str) -> dict[str, list[Any]]:
     parts = [text(part) for part in (words[:9], words[9:])]
     return {
         "streamed": stream(*parts, finish(), DONE),
-        "whole": [answer(completion(words))],
-        "broken off": [SSE, *map(chunked, parts), Act.RST],
-        "no event": [SSE, chunked(b"data: {\n\n")],
+        "whole": whole_reply(words),
+        "broken off": stream(*parts, Act.RST, ended=False),
+        "no event": stream(b"data: {\n\n", ended=False),
         "an error": [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)],
         "gone": [Act.RST],
     }

@@ -23,17 +23,18 @@ from tests.support.scripted import (
     answer,
     arguments,
     chat,
-    completion,
     event,
     finish,
     opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
-OK = stream(ROLE, text("a"), finish(), DONE)
+OK = text_reply("a")
 BROKEN = turn(calls(call(arguments="{'path': 'mkp1'}")))
 LATE = [system(), user(), said(), system("mks2 now"), user("mku2")]
 PICTURE = [user([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:,"}}])]
@@ -49,7 +50,7 @@ def asked(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 def test_a_broken_call_goes_up_repaired_and_all_else_as_it_came(inside: Inside) -> None:
     """F79."""
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         response = inside(server.url).post(CHAT, json=asked(BROKEN, stream=False))
         sent = server.seen[0].json
     assert sent["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path": "mkp1"}'
@@ -69,7 +70,7 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_the_family_is_what_the_rules_or_the_server_show(inside: Inside, source: str) -> None:
     """Gemma 2 takes no system message: the first request is healed, in both dialects."""
     card, props, rules = SHOWN[source]
-    with Upstream(*[[answer(completion("Hi"))]] * 2) as server:
+    with Upstream(*[whole_reply("Hi")] * 2) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", **card}]})]
         server.paths["/props"] = [answer(props)]
         client = inside(server.url, rules)
@@ -233,7 +234,7 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
         messages_ask.user(messages_ask.result("found"), messages_ask.text("And?")),
     )
     body = ask(messages_ask.user("Hi"), *turns, model="Mistral-Nemo", tools=[messages_ask.TOOL])
-    with Upstream([answer(completion("Hi"))], [answer({"count": 7})]) as server:
+    with Upstream(whole_reply("Hi"), [answer({"count": 7})]) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "Mistral-Nemo"}]})]
         client = inside(server.url)
         assert client.post(MESSAGES, json=body).status_code == 200
@@ -280,7 +281,7 @@ def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: In
         messages_ask.assistant(thought, messages_ask.call()),
         messages_ask.user(messages_ask.result()),
     ]
-    whole = [answer(completion("Hi"))]
+    whole = whole_reply("Hi")
     with Upstream(refused(WANTS), whole, whole) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         client = inside(server.url)
@@ -330,7 +331,7 @@ def repeated(times: int) -> list[dict[str, Any]]:
 )
 def test_a_rule_answers_a_repeated_call(inside: Inside, rules: str, times: int, answered: bool, streamed: bool) -> None:
     """F92: in the client's dialect and mode."""
-    with Upstream(OK if streamed else [answer(completion("a"))]) as server:
+    with Upstream(OK if streamed else whole_reply("a")) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')
         response = client.post(CHAT, json=asked(repeated(times), stream=streamed))
         assert len(server.seen) == (0 if answered else 1)
@@ -348,7 +349,7 @@ def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(insi
     body = {**chat(stream=streamed, tools=[tool(LONG)]), "messages": turn(calls(call(name=LONG)))}
     short = short_name(LONG)
     called = [{"id": "c", "type": "function", "function": {"name": short, "arguments": '{"path": "a"}'}}]
-    reply: Script = [answer(completion({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls"))]
+    reply: Script = whole_reply({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls")
     if streamed:
         reply = stream(ROLE, opened(0, "c", short), arguments(0, '{"path": "a"}'), finish("tool_calls"), DONE)
     with Upstream(refusal, reply) as server:
@@ -377,7 +378,7 @@ def test_a_rule_asks_for_the_usage_and_only_who_asked_sees_it(given: dict[str, b
 
 def test_a_rule_that_asks_for_the_usage_of_streams_leaves_whole_answers_alone(inside: Inside) -> None:
     """F60: servers refuse the options beside `stream: false`."""
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         assert inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json=asked([user()], stream=False)).status_code == 200
         assert "stream_options" not in server.seen[0].json
 
@@ -390,7 +391,7 @@ def test_a_line_that_counts_tokens_is_left_out_in_both_fronts(inside: Inside, fr
     """F95: only where it is the whole of a system message."""
     talk = [user("Hi"), said("Yes?"), user(f"What is {COUNT}?"), system(COUNT)]
     body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         assert inside(server.url).post(front, json=body).status_code == 200
         sent = server.seen[0].json["messages"]

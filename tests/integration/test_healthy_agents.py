@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Inside
-from tests.support.scripted import DONE, ROLE, Upstream, answer, completion, finish, stream, text
+from tests.support.scripted import Upstream, answer, text_reply
 from tests.support.shared import SHARED
 
 FOLDER = SHARED / "captures"
@@ -22,7 +22,7 @@ OFF = 'models: [{match: "*", thinking: enable_thinking, heal: {off: [all]}}]'
 def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
     """What the model server gets of a request."""
     streamed = json.loads(body).get("stream") is True
-    reply = stream(ROLE, text("Hi"), finish(), DONE) if streamed else [answer(completion("Hi"))]
+    reply = text_reply("Hi", streamed=streamed)
     with Upstream(reply) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "test-model", "owned_by": "vllm"}]})]
         headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}

@@ -12,32 +12,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.conftest import Inside, Start
 from tests.integration.test_healing import BROKEN, asked
 from tests.support.messages_client import MODELS, cards
-from tests.support.scripted import (
-    DONE,
-    ROLE,
-    WRITE_FILE,
-    Client,
-    Script,
-    Upstream,
-    answer,
-    chat,
-    completion,
-    finish,
-    stream,
-    text,
-)
+from tests.support.scripted import WRITE_FILE, Client, Script, Upstream, answer, chat, text_reply, whole_reply
 
 CHAT = "/v1/chat/completions"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 STRANGE = CALL.replace("write_file", "frobnicate")
-PLAIN = stream(ROLE, text("Hi"), finish(), DONE)
+PLAIN = text_reply("Hi")
 ERROR = [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)]
 # What came of a request, the answer of the model server, and the request.
 CASES: dict[str, tuple[Script, dict[str, Any]]] = {
     "": (PLAIN, chat(tools=[WRITE_FILE])),
-    "repaired": (stream(ROLE, text(CALL), finish(), DONE), chat(tools=[WRITE_FILE])),
-    "refused": (stream(ROLE, text(STRANGE), finish(), DONE), chat(tools=[WRITE_FILE])),
-    "healed": ([answer(completion("Hi"))], asked(BROKEN, stream=False)),
+    "repaired": (text_reply(CALL), chat(tools=[WRITE_FILE])),
+    "refused": (text_reply(STRANGE), chat(tools=[WRITE_FILE])),
+    "healed": (whole_reply("Hi"), asked(BROKEN, stream=False)),
     "error": (ERROR, chat(tools=[WRITE_FILE])),
 }
 

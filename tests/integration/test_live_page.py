@@ -20,26 +20,25 @@ from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
-    LAST,
     ROLE,
-    SSE,
     WRITE_FILE,
     Upstream,
     answer,
     chat,
-    chunked,
     completion,
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 from tests.support.worker_state import read_rules
 
 CHAT = "/v1/chat/completions"
 SECRET = "my-own-credential-1"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
-IN_TEXT = stream(ROLE, text(CALL), finish(), DONE)
-NO_CALL = stream(ROLE, text('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>'), finish(), DONE)
+IN_TEXT = text_reply(CALL)
+NO_CALL = text_reply('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>')
 PATHS = ["/_ui", "/_ui/state", "/_ui/requests/1", "/_ui/requests/1/capture"]
 WRITTEN = {"name": "write_file", "arguments": '{"path": "a.txt", "content": "hi"}'}
 
@@ -67,7 +66,7 @@ def get(page: Page, path: str, **given: Any) -> Any:
 
 
 def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> None:
-    script(server, [answer(completion("a"))])
+    script(server, whole_reply("a"))
     with live_page(server.url, "models: [{match: '*', heal: {on: [one_system]}}]", audit_values=True) as page:
         system = [{"role": "system", "content": "A"}, {"role": "system", "content": "B"}]
         ask(page, chat(messages=[*system, {"role": "user", "content": "Hi"}]))
@@ -78,7 +77,7 @@ def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> Non
 
 
 def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> None:
-    script(server, [answer({"error": {"message": "no"}}, 400)], [SSE, *map(chunked, (ROLE, text("a"))), LAST])
+    script(server, [answer({"error": {"message": "no"}}, 400)], stream(ROLE, text("a")))
     with live_page(server.url) as page:
         page.client.post(CHAT, data=b"{", content_type="application/json")
         ask(page)
@@ -88,7 +87,7 @@ def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> N
 
 
 def test_what_is_no_request_for_a_model_is_not_told(server: Upstream) -> None:
-    script(server, [answer(completion("a"))])
+    script(server, whole_reply("a"))
     with live_page(server.url) as page:
         for path in ("/health", "/v1/models", "/nothing", "/_ui"):
             get(page, path)
@@ -130,7 +129,7 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
 
 
 def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog: pytest.LogCaptureFixture) -> None:
-    script(server, *[[answer(completion("a"))]] * 2)
+    script(server, *[whole_reply("a")] * 2)
     caplog.set_level(logging.INFO, "proxy")
     with live_page(server.url) as page:
         ask(page, chat())
@@ -147,7 +146,7 @@ def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog:
 
 def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) -> None:
     said = "something-that-was-said"
-    script(server, stream(ROLE, text(CALL.replace("hi", said)), finish(), DONE))
+    script(server, text_reply(CALL.replace("hi", said)))
     with live_page(server.url) as page:
         ask(page, chat(stream=True, tools=[WRITE_FILE], messages=[{"role": "user", "content": said}]))
         (one,) = page.requests()
@@ -163,7 +162,7 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
 
 def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -> None:
     said = "something-that-was-said"
-    script(server, stream(ROLE, text(CALL.replace("hi", said)), finish(), DONE))
+    script(server, text_reply(CALL.replace("hi", said)))
     with live_page(server.url, audit_values=True) as page:
         ask(page, chat(stream=True, tools=[WRITE_FILE], messages=[{"role": "user", "content": said}]))
         page.requests()
@@ -192,7 +191,7 @@ def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> No
 def test_each_try_is_in_the_story(server: Upstream) -> None:
     needed = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     refused = answer({"error": {"message": needed, "type": "BadRequestError", "code": 400}}, 400)
-    script(server, [refused], [answer(completion("a"))])
+    script(server, [refused], whole_reply("a"))
     with live_page(server.url, audit_values=True) as page:
         ask(page, chat(tools=[WRITE_FILE]))
         (one,) = page.requests()
@@ -249,7 +248,7 @@ def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, pa
 
 @pytest.mark.parametrize("path", [*PATHS, "/_ui/assets/page.js"])
 def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path: str) -> None:
-    script(server, [answer(completion("a"))])
+    script(server, whole_reply("a"))
     with live_page(server.url, no_ui=True) as page:
         assert get(page, path).status_code == 404
         ask(page, chat())

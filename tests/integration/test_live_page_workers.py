@@ -14,21 +14,7 @@ import pytest
 
 from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Proxy, Start
-from tests.support.scripted import (
-    DONE,
-    LAST,
-    PATIENCE,
-    ROLE,
-    SSE,
-    Script,
-    Upstream,
-    answer,
-    chat,
-    chunked,
-    completion,
-    finish,
-    text,
-)
+from tests.support.scripted import PATIENCE, Script, Upstream, answer, chat, text_reply, whole_reply
 
 REQUESTS = 12
 
@@ -80,8 +66,8 @@ def test_a_page_shows_all_workers(
 ) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     gate = server.gate()
-    held: Script = [SSE, *map(chunked, (ROLE, text("a"))), gate, chunked(finish()), chunked(DONE), LAST]
-    whole: Script = [answer(completion("a"))]
+    held: Script = text_reply("a", gate)
+    whole: Script = whole_reply("a")
     server.play(*[whole] * REQUESTS, *[held] * 4)
     started = proxy(server.url, "--workers", "2", "--audit-values")
     for _ in range(REQUESTS):

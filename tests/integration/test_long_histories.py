@@ -14,7 +14,7 @@ from tests.conftest import Inside
 from tests.support import messages_ask as in_messages
 from tests.support import responses_ask as in_responses
 from tests.support.dialects import DIALECTS
-from tests.support.scripted import Upstream, answer, completion
+from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
 
@@ -86,7 +86,7 @@ def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str,
     """The processor time of this thread for a request, whose reply is a call, so that the history is looked through."""
     client, server = proxied
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "b", "content": "c"}}\n</tool_call>'
-    server.paths = {"/v1/chat/completions": [answer(completion(said))]}
+    server.paths = {"/v1/chat/completions": whole_reply(said)}
     data = json.dumps(body).encode()
     began = time.thread_time()
     response = client.post(DIALECTS[dialect].path, data=data, content_type="application/json")

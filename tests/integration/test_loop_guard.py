@@ -11,7 +11,7 @@ from tests.conftest import Inside
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.messages_client import call, serving
 from tests.support.reply import events, read
-from tests.support.scripted import DONE, WRITE_FILE, Upstream, answer, chat, completion
+from tests.support.scripted import DONE, WRITE_FILE, Upstream, chat, whole_reply
 
 CHAT = "/v1/chat/completions"
 
@@ -25,7 +25,7 @@ def history(results: int) -> list[dict[str, Any]]:
 
 
 def test_it_is_off_by_default(inside: Inside) -> None:
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         request = chat(messages=history(600), tools=[WRITE_FILE], stream=False)
         assert inside(server.url).post(CHAT, json=request).status_code == 200
         assert len(server.seen) == 1
@@ -73,7 +73,7 @@ def test_each_dialect_gets_its_own_answer(inside: Inside, dialect: Dialect, stre
     turns = [{"role": "user", "content": "go"}, *TURNS[dialect.name]("toolu_1"), *TURNS[dialect.name]("toolu_2")]
     body = dialect.ask(streamed=streamed, tools=True) | {"input" if dialect.name == "responses" else "messages": turns}
     read = dialect.stream if streamed else dialect.whole
-    with serving([answer(completion("a"))]) as server:
+    with serving(whole_reply("a")) as server:
         told = read(inside(server.url, max_tool_calls=2).post(dialect.path, json=body).data)
         assert server.seen == [] and (told.calls, told.finish) == ([], "stop")
         assert told.text.startswith("Tool call safety limit reached (2 ") and "max_tool_calls" in told.text

@@ -20,7 +20,7 @@ from tests.real.processes import free_port
 from tests.support.bare import make_bare
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.model_server import Behaviour, ModelServer
-from tests.support.scripted import Upstream, answer, completion
+from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
 
@@ -77,7 +77,7 @@ def test_two_proxies_that_point_at_each_other_are_told(proxy: Start, tmp_path: P
 
 @pytest.mark.slow
 def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start) -> None:
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         behind = proxy(server.url)
         before = proxy(behind.url)
         body = DIALECTS["chat"].ask(streamed=False, tools=False)

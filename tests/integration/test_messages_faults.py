@@ -14,7 +14,7 @@ from proxy.engine.events import Event
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import MESSAGES, MODELS, TOOL, ask, call, cards, message, reply, said, serving
-from tests.support.scripted import DONE, LAST, ROLE, SSE, answer, chunked, delta, event, finish, stream, text
+from tests.support.scripted import DONE, ROLE, answer, delta, event, stream, text, text_reply
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 
@@ -129,7 +129,7 @@ def test_a_writer_defect_is_an_error_event(
     monkeypatch.setattr(Blocks, "take", broken_take)
     with serving() as server:
         gate = server.gate()
-        server.play([SSE + chunked(ROLE + text("Hi ")), gate, chunked(text("you") + finish() + DONE), LAST])
+        server.play(text_reply("Hi ", gate, "you"))
         server.paths[MODELS] = cards("tiny")
         with inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
             parts = response.iter_encoded()

@@ -46,6 +46,7 @@ from tests.support.scripted import (
     opened,
     stream,
     text,
+    whole_reply,
 )
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -125,7 +126,7 @@ def test_reasoning_under_both_names_is_said_once(inside: Inside, streamed: bool)
     script = (
         stream(ROLE, delta(both), text("a"), finish(), DONE)
         if streamed
-        else [answer(completion({"role": "assistant", "content": "a", **both}))]
+        else whole_reply({"role": "assistant", "content": "a", **both})
     )
     with serving(script) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
@@ -178,7 +179,7 @@ def test_the_counts_are_there_from_the_start_where_the_server_gives_them(inside:
 def test_a_server_that_answers_whole_is_streamed_with_its_counts(inside: Inside, words: str) -> None:
     """F63; and a server that answers whole although it was asked for a stream (U9)."""
     for rules in (WHOLE, ""):
-        with serving([answer(completion(words))]) as server:
+        with serving(whole_reply(words)) as server:
             response = inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL]))
             up = server.seen[0].json
         assert up["stream"] is (not rules) and ("stream_options" in up) is (not rules)

@@ -28,13 +28,11 @@ from tests.support.scripted import (
     DONE,
     PATIENCE,
     ROLE,
-    SSE,
     USAGE,
     Act,
     Script,
     Upstream,
     arguments,
-    chunked,
     event,
     finish,
     opened,
@@ -252,7 +250,7 @@ def test_a_prompt_over_the_context_is_told_in_the_words_by_which_clients_compact
 FULL = event({"error": {"message": "full", "type": "overloaded_error", "code": 503}})
 BROKEN_OFF: dict[str, tuple[Script, str]] = {
     "an error event": (stream(ROLE, text("Half a "), FULL, DONE), "overloaded_error"),
-    "a reset": ([SSE + chunked(ROLE) + chunked(text("Half a ")), 0.05, Act.RST], "api_error"),
+    "a reset": (stream(ROLE, text("Half a "), 0.05, Act.RST, ended=False), "api_error"),
 }
 
 

@@ -12,18 +12,16 @@ from tests.conftest import Inside, Start
 from tests.support.messages_client import MODELS, cards
 from tests.support.scripted import (
     DONE,
-    LAST,
     ROLE,
-    SSE,
     WRITE_FILE,
     Upstream,
     answer,
     chat,
-    chunked,
     completion,
     finish,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -42,7 +40,7 @@ def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
 
 
 def test_a_stream_has_one_observation_of_its_first_event(inside: Inside) -> None:
-    script = [SSE, 0.05, *map(chunked, (ROLE, text("So"), text(" it"), finish(), DONE)), LAST]
+    script = stream(0.05, ROLE, text("So"), text(" it"), finish(), DONE)
     found = sums(inside, script, tools=[WRITE_FILE])
     assert found['upstream_first_event_seconds_count{dialect="chat"}'] == 1
     assert found['upstream_first_event_seconds_sum{dialect="chat"}'] >= 0.05
@@ -50,7 +48,7 @@ def test_a_stream_has_one_observation_of_its_first_event(inside: Inside) -> None
 
 
 def test_a_whole_answer_has_no_first_event(inside: Inside) -> None:
-    found = sums(inside, [answer(completion("So"))], stream=False, tools=[WRITE_FILE])
+    found = sums(inside, whole_reply("So"), stream=False, tools=[WRITE_FILE])
     assert 'request_duration_seconds_count{dialect="chat"}' in found
     assert not [name for name in found if "first_event" in name and "count{" in name]
 

@@ -22,6 +22,7 @@ from tests.support.scripted import (
     finish,
     head,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -86,7 +87,7 @@ def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> No
     rules = 'models:\n  - {match: "*", upstream: whole}\n'
     calls = [CALL, {**CALL, "id": "b"}]
     said = {"role": "assistant", "content": "Let me.", "reasoning_content": "R", "tool_calls": calls}
-    with Upstream([answer(completion(said, "tool_calls"))]) as up:
+    with Upstream(whole_reply(said, "tool_calls")) as up:
         given = inside(up.url, rules).post(CHAT, json=chat(stream=True, tools=[WRITE_FILE])).data
     deltas = [json.loads(part)["choices"][0]["delta"] for part in given.decode().split("data: ")[1:-1]]
     keys = [next(key for key in reversed(list(delta)) if key) if delta else "finish" for delta in deltas]

@@ -17,7 +17,7 @@ from proxy import __version__
 from tests.package.build import Built, build, check, install
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import function
-from tests.support.scripted import PATIENCE, Upstream, answer, chat, completion
+from tests.support.scripted import PATIENCE, Upstream, answer, chat, whole_reply
 
 pytestmark = pytest.mark.once
 
@@ -82,7 +82,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
     """By the rules that are in the wheel: there is no other file."""
     call = '<tool_call>{"name": "Read", "arguments": {"path": "a.py"}}</tool_call>'
     with Upstream() as upstream:
-        upstream.play([answer(completion(call))])
+        upstream.play(whole_reply(call))
         upstream.paths["/v1/models"] = [answer(MODELS)]
         upstream.paths["/health"] = [answer({})]
         port = free_port()

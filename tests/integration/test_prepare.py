@@ -11,7 +11,7 @@ from proxy.server import snapshot
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving
-from tests.support.scripted import LAST, ROLE, SSE, WRITE_FILE, Upstream, answer, chunked, completion, event, head, text
+from tests.support.scripted import ROLE, WRITE_FILE, Upstream, answer, event, head, stream, text, whole_reply
 
 ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -42,7 +42,7 @@ def test_an_alias_goes_before_the_only_model(inside: Inside) -> None:
 def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Inside) -> None:
     """C1."""
     raw = json.dumps({"stream": False, "model": "claude-x", "messages": [], "odd": "Hé"}, indent=1).encode()
-    with Upstream([answer(completion("a"))], [answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a"), whole_reply("a")) as server:
         client = inside(server.url, ALIAS)
         assert client.post(CHAT, data=raw).status_code == 200
         assert client.post(CHAT, data=raw.replace(b"claude-x", b"other")).status_code == 200
@@ -141,7 +141,7 @@ def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
     ("agent", "left_open"), [("claude-cli/2.1.197 (external)", True), ("anthropic-sdk/2.12", False), ("", False)]
 )
 def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agent: str, left_open: bool) -> None:
-    broken = [SSE, chunked(ROLE), chunked(text("So")), chunked(event({"error": {"message": "no", "code": 500}})), LAST]
+    broken = stream(ROLE, text("So"), event({"error": {"message": "no", "code": 500}}))
     with serving(broken) as server:
         response = inside(server.url).post(MESSAGES, json=ask(), headers={"User-Agent": agent})
     assert (b"content_block_stop" not in response.data) is left_open

@@ -43,6 +43,7 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    text_reply,
 )
 
 pytestmark = pytest.mark.once
@@ -150,7 +151,7 @@ def served_by_all_kinds(proxy: Start, tmp_path: Path) -> Iterator[tuple[Proxy, U
 
 
 SLOW: Script = [SSE, chunked(ROLE), *(part for n in range(20) for part in (0.005, chunked(text(f" word {n}")))), LAST]
-HELD: Script = [SSE, chunked(ROLE), chunked(text(CALL[:20])), 0.1, chunked(text(CALL[20:])), chunked(finish()), LAST]
+HELD: Script = stream(ROLE, text(CALL[:20]), 0.1, text(CALL[20:]), finish())
 
 
 USAGE = b'data: {"id": "a", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}\n\n'
@@ -168,13 +169,13 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
         served(RECORDED)[0],
         [*SLOW[:-1], chunked(finish()), chunked(DONE), LAST],
         [*HELD[:-1], chunked(DONE), LAST],
-        stream(ROLE, text(STRANGE), finish(), DONE),
+        text_reply(STRANGE),
         stream(ROLE, called('{"path": "a"}'), finish("tool_calls"), USAGE, DONE),
         stream(ROLE, called('{"path": "a", "cont'), finish("length"), DONE),
-        stream(ROLE, finish(), DONE),
-        stream(ROLE, text("Hi"), finish(), DONE),
+        text_reply(),
+        text_reply("Hi"),
         [answer({"error": {"message": "no", "type": "x"}}, 503)],
-        [SSE, chunked(ROLE), chunked(text("Hi")), Act.EXPECT_CLOSE],
+        stream(ROLE, text("Hi"), Act.EXPECT_CLOSE, ended=False),
     ]
     server.play(*scripts)
     server.paths[MODELS] = cards("tiny")

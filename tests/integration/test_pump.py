@@ -45,10 +45,11 @@ from tests.support.scripted import (
     answer,
     chat,
     chunked,
-    completion,
     finish,
     head,
     text,
+    text_reply,
+    whole_reply,
 )
 
 pytestmark = pytest.mark.once
@@ -99,7 +100,7 @@ def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
 
 
 def test_a_connection_serves_another_request_after_its_stream(front: Front) -> None:
-    front.upstream.play([*BEGIN, *END], [*BEGIN, *END], [answer(completion("So."))])
+    front.upstream.play([*BEGIN, *END], [*BEGIN, *END], whole_reply("So."))
     front.upstream.paths["/v1/models"] = [answer({"data": []})]
     with closing(http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)) as connection:
         connection.connect()
@@ -272,7 +273,7 @@ def test_a_second_try_that_cannot_connect_delays_no_stream(proxy: Start, tmp_pat
 def test_a_locked_audit_file_delays_no_stream(proxy: Start, tmp_path: Path) -> None:
     """Each of 70 replies waits a second to write its repairs."""
     audit = tmp_path / "audit.jsonl"
-    repaired = [SSE, chunked(ROLE), chunked(text(HERMES)), chunked(finish()), chunked(DONE), LAST]
+    repaired = text_reply(HERMES)
     with (
         Upstream(*[PACED] * 50, *[repaired] * 70) as upstream,
         fifty_paced(proxy, upstream, "--audit-file", str(audit)) as (front, readers),
@@ -398,7 +399,7 @@ def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(
             body = b"".join(re.findall(rb"[0-9a-f]+\r\n(.*?\n\n)\r\n", each.data.partition(b"\r\n\r\n")[2], re.DOTALL))
             assert ends_in_an_error(path, body), each.data
         front.workers(but=(first,), count=1)
-        upstream.play([answer(completion("So."))])
+        upstream.play(whole_reply("So."))
         upstream.paths["/v1/models"] = [answer({"data": []})]
         with Client.post(front.port, chat(stream=False)) as client, client.answer() as response:
             assert response.status == 200

@@ -30,12 +30,11 @@ from tests.support.scripted import (
     Client,
     Script,
     Upstream,
-    answer,
     chat,
     chunked,
-    completion,
     finish,
     text,
+    whole_reply,
 )
 
 pytestmark = pytest.mark.once
@@ -160,7 +159,7 @@ def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Tw
 def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_change(two: Make) -> None:
     count = 200
     cleaning = "clients: {mine: {clean: {choice: [token_ids]}}}"
-    with Upstream() as old, Upstream(*[[answer(completion("new"))]] * 20) as new, ExitStack() as stack:
+    with Upstream() as old, Upstream(*[whole_reply("new")] * 20) as new, ExitStack() as stack:
         gate = old.gate()
         tail = [chunked(text("b")), chunked(finish()), chunked(DONE), LAST]
         script: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, *tail]
@@ -185,7 +184,7 @@ def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_ch
 
 @pytest.mark.slow
 def test_a_storm_of_reloads_from_8_threads_stops_nobody(two: Make) -> None:
-    with Upstream(*[[answer(completion("a"))]] * 2000) as server:
+    with Upstream(*[whole_reply("a")] * 2000) as server:
         storm = two(server.url)
         before = storm.workers().keys()
         seen, failures, lock = list[int](), list[BaseException](), threading.Lock()
@@ -259,7 +258,7 @@ def test_a_first_start_with_bad_rules_fails(tmp_path: Path) -> None:
 
 def test_both_workers_write_one_audit_file_and_count_what_they_did(two: Make, tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
-    with Upstream(*[[answer(completion(HERMES))]] * 20) as server:
+    with Upstream(*[whole_reply(HERMES)] * 20) as server:
         repairing = two(server.url, "--audit-file", str(audit))
         request = json.dumps(chat("secret", stream=False, tools=[WRITE_FILE])).encode()
         fixes = [repairing.post(CHAT, request)[1]["x-tool-proxy-fixes"] for _ in range(20)]

@@ -17,19 +17,7 @@ from tests.support.dialects import DIALECTS, Dialect
 from tests.support.messages_client import CHAT, HERMES, INPUT, MODELS, call, cards, reply, serving
 from tests.support.responses_checker import calls_of, check_error, check_stream, text_of
 from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
-from tests.support.scripted import (
-    DONE,
-    LAST,
-    ROLE,
-    SSE,
-    Client,
-    Script,
-    Upstream,
-    answer,
-    chunked,
-    finish,
-    text,
-)
+from tests.support.scripted import DONE, LAST, ROLE, SSE, Client, Script, Upstream, answer, chunked, finish, text
 from tests.support.shared import SHARED
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])

@@ -22,7 +22,7 @@ from tests.support.messages_client import MODELS, cards, reply
 from tests.support.noting import Noting
 from tests.support.responses_checker import check_error, check_response, check_stream
 from tests.support.responses_client import TOOL
-from tests.support.scripted import PATIENCE, SSE, Act, Script, Upstream, answer, chunked, completion, opened
+from tests.support.scripted import PATIENCE, Act, Script, Upstream, answer, completion, opened, stream
 from tests.support.scripted import arguments as fragment
 
 pytestmark = pytest.mark.once
@@ -176,9 +176,9 @@ def test_text_is_parsed_into_the_callers_own_type(scripted: Scripted, streamed: 
 
 
 def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:
-    script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
-    with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as stream:
-        events = [*stream]
+    script = stream(opened(0, "c1", "write_file"), fragment(0, '{"path": "a'), 0.05, Act.RST, ended=False)
+    with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as said:
+        events = [*said]
         assert events[-1].type == "response.failed"
         assert events[-1].response.error is not None and events[-1].response.error.code == "server_error"
         assert [event.type for event in events].count("response.output_item.done") == 0

@@ -26,9 +26,9 @@ from tests.support.scripted import (
     chat,
     chunked,
     event,
-    finish,
     stream,
     text,
+    text_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -43,8 +43,8 @@ NO_MATCH = (
     b'"type":"server_error"}}'
 )
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
-RAW = stream(ROLE, text(HERMES), text("<|im_end|>"), finish(), DONE)
-OK = stream(ROLE, text("a"), finish(), DONE)
+RAW = text_reply(HERMES, "<|im_end|>")
+OK = text_reply("a")
 REFUSED = [answer(NO_PARSER, 400)]
 PARSE = ("auto", "proxy", "server")
 

@@ -17,7 +17,7 @@ from proxy.config.api_keys import Keys
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
 from tests.support.reply import read
-from tests.support.scripted import DONE, ROLE, Client, Script, Upstream, answer, chat, finish, stream, text
+from tests.support.scripted import Client, Script, Upstream, answer, chat, text_reply
 
 pytestmark = pytest.mark.once
 
@@ -25,7 +25,7 @@ CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 KEY = "X-Conversation-Key"
-REPLY = stream(ROLE, text("a"), finish(), DONE)
+REPLY = text_reply("a")
 MODELS: Script = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
 
 
@@ -40,7 +40,7 @@ def nowhere() -> str:
 def named(name: str) -> dict[str, Script]:
     """What a server answers, as often as it is asked: its name."""
     return {
-        CHAT: stream(ROLE, text(name), finish(), DONE),
+        CHAT: text_reply(name),
         "/v1/models": MODELS,
         "/tokenize": [answer({"count": 7, "max_model_len": 99, "tokens": [], "name": name})],
         "/v1/completions": [answer({"name": name})],

@@ -27,6 +27,8 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -52,7 +54,7 @@ def reasoning(said: str) -> bytes:
 
 def told(message: dict[str, Any] | str, why: str = "stop", used: int = 1, streamed: bool = False) -> Script:
     if not streamed:
-        return [answer(completion(message, why, usage=usage(10, used)))]
+        return whole_reply(message, why, usage=usage(10, used))
     given = {"content": message} if isinstance(message, str) else message
     words = {key: word for key, word in given.items() if word and key != "role"}
     return stream(ROLE, *([delta(words)] if words else []), finish(why), counted(10, used), DONE)
@@ -382,7 +384,7 @@ def test_a_call_kept_from_the_proxy_is_left_to_the_server(inside: Inside, stream
 
 
 INPUT = json.dumps({"path": "a", "content": "b"})
-SILENT = stream(ROLE, finish(), DONE)
+SILENT = text_reply()
 SWALLOWED = told(EMPTY, used=40, streamed=True)
 
 
@@ -448,7 +450,7 @@ def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: S
 
 
 def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: Inside) -> None:
-    blank = stream(ROLE, text(" "), finish(), DONE)
+    blank = text_reply(" ")
     with Upstream(blank, SWALLOWED, told(CALL, streamed=True)) as server:
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url)

@@ -30,13 +30,14 @@ from tests.support.scripted import (
     arguments,
     chat,
     chunked,
-    completion,
     event,
     finish,
     head,
     opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 # Eight of its characters in a row are never hexadecimal digits alone: a random id cannot contain them.
@@ -100,7 +101,7 @@ CALL = json.dumps({"path": "client.py", "content": CODE})
 def whole_answer() -> list[Any]:
     call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": CALL}}
     message = {"role": "assistant", "content": f"It is {KEY}.", "tool_calls": [call]}
-    return [answer(completion(message, "tool_calls", note=KEY))]
+    return whole_reply(message, "tool_calls", note=KEY)
 
 
 def streamed_answer() -> list[Any]:
@@ -150,7 +151,7 @@ def unclosed(content: str) -> list[Any]:
 @pytest.mark.parametrize("lines", ["text", "json"])
 def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_path: Path, lines: str) -> None:
     audit, folder = tmp_path / "audit.jsonl", tmp_path / "captures"
-    told = stream(ROLE, text(f"I say {KEY}."), finish(), DONE)
+    told = text_reply(f"I say {KEY}.")
     cut = unclosed("x" * (10_000 - 36 - PART) + KEY)
     with Upstream(unclosed(KEY), cut, told, [answer({"error": REFUSAL}, 400)], told, [answer(error(), 401)]) as server:
         server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
@@ -204,7 +205,7 @@ def failed(message: str) -> Any:
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
 @pytest.mark.parametrize("named", [KEY, f"Bearer {KEY}", "another-tenants-key-1234"])
 def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
-    done = [answer(completion("a"))]
+    done = whole_reply("a")
     with Upstream(done, done) as server:
         models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []
         server.paths["/v1/models"] = [answer({"data": models})]

@@ -18,27 +18,23 @@ import pytest
 from tests.conftest import Proxy, start, until
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
-    DONE,
-    LAST,
     PATIENCE,
     ROLE,
-    SSE,
     Client,
     Script,
     Upstream,
     answer,
     chat,
-    chunked,
-    completion,
-    finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 pytestmark = pytest.mark.once
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
-FINE = stream(ROLE, text("a"), finish(), DONE)
+FINE = text_reply("a")
 MODELS = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
 ALICE, ADMIN, UP = "key-of-alice-7f3a", "key-of-the-admin-91c2", "key-for-upstream-5d04"
 
@@ -111,7 +107,7 @@ def shared(_one: Two) -> Two:
 
 def test_all_workers_share_what_a_key_may(two: Two) -> None:
     bob = {"Authorization": "Bearer key-of-bob"}
-    two.upstream.play(*[[answer(completion("a"))]] * 3)
+    two.upstream.play(*[whole_reply("a")] * 3)
     statuses = [two.proxy.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
     assert statuses == [200] * 3 + [429] * 5
     status, headers, _ = two.proxy.ask("POST", MESSAGES, ask(), **bob)
@@ -125,7 +121,7 @@ def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: 
     keys.write_text(entry("bob", "key-of-bob", streams=2))
     assert two.proxy.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
     gate = two.upstream.gate()
-    script: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
+    script: Script = text_reply("a", gate)
     two.upstream.play(script, script, FINE)
     body = json.dumps(chat()).encode()
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: key-of-bob\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -194,7 +190,7 @@ EVIL = "x\r\nINFO id=forged status=200 \x1b[31m\u2028\u2029\x85 "
 
 def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
     said = {"error": {"message": EVIL, "type": EVIL}}
-    shared.upstream.play([answer(completion("a"))], [answer(said, 400)], FINE)
+    shared.upstream.play(whole_reply("a"), [answer(said, 400)], FINE)
     for _ in range(3):
         shared.proxy.ask("POST", CHAT, chat(model=EVIL), x_api_key=ALICE)
     shared.proxy.ask("GET", "/v1/models/x%0d%0aINFO%20id=forged%1b%5b31m%e2%80%a8", x_api_key=ALICE)
@@ -261,7 +257,7 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
 
 def test_a_client_that_leaves_is_told_in_the_log_and_the_metrics(two: Two) -> None:
     gate = two.upstream.gate()
-    two.upstream.play([gate], [SSE, chunked(ROLE), chunked(text("a")), gate])
+    two.upstream.play([gate], stream(ROLE, text("a"), gate, ended=False))
     body = json.dumps(chat()).encode()
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: {ALICE}\r\nContent-Length: {len(body)}\r\n\r\n"
     for number, when in ((1, "waiting"), (2, "answering")):

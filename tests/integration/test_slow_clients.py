@@ -19,11 +19,11 @@ import pytest
 from tests.conftest import Proxy, Start
 from tests.faults.bench import MODELS, Benches
 from tests.support.dialects import DIALECTS, Dialect
-from tests.support.scripted import PATIENCE, SSE, Act, Upstream, answer, chat, chunked, completion, text
+from tests.support.scripted import PATIENCE, SSE, Act, Upstream, chat, chunked, text, whole_reply
 
 pytestmark = [pytest.mark.once, pytest.mark.heavy]
 
-WHOLE = [answer(completion("So."))]
+WHOLE = whole_reply("So.")
 EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 
 
@@ -199,7 +199,7 @@ def test_two_requests_in_one_go_are_both_answered(proxy: Start, framed: str) -> 
 def test_client_timeout_means_what_it_says(proxy: Start, streamed: bool) -> None:
     """A client that sends half a body, and then nothing, shows how long they are on this machine."""
     many = [SSE, *[chunked(text("x" * 4000)) * 16] * 600]
-    flood: list[Any] = many if streamed else [answer(completion("x" * 30_000_000))]
+    flood: list[Any] = many if streamed else whole_reply("x" * 30_000_000)
     with Upstream([*flood, Act.EXPECT_CLOSE]) as upstream:
         running = proxy(upstream.url, "STALL_SECONDS=5")
         with closing(socket.socket()) as client, connected(running.port) as silent:

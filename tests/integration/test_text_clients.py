@@ -14,14 +14,14 @@ from tests.support.scripted import (
     WRITE_FILE,
     Script,
     Upstream,
-    answer,
     arguments,
     chat,
-    completion,
     finish,
     opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 RULES = "clients: {plain: {calls: text}}"
@@ -40,9 +40,9 @@ def got(data: bytes) -> tuple[str, str, bool]:
 STREAMS: dict[str, tuple[Script, Script]] = {
     "structured": (
         stream(ROLE, opened(0, "c", "write_file"), arguments(0, ARGUMENTS[:9]), arguments(0, ARGUMENTS[9:]))[:-1],
-        [answer(completion({"role": "assistant", "content": None, "tool_calls": [STRUCTURED]}, "tool_calls"))],
+        whole_reply({"role": "assistant", "content": None, "tool_calls": [STRUCTURED]}, "tool_calls"),
     ),
-    "text": (stream(ROLE, text(TEXT[:30]), text(TEXT[30:]))[:-1], [answer(completion(TEXT))]),
+    "text": (stream(ROLE, text(TEXT[:30]), text(TEXT[30:]))[:-1], whole_reply(TEXT)),
 }
 
 
@@ -62,7 +62,7 @@ def test_each_call_is_text(inside: Inside, name: str, streamed: bool) -> None:
 @pytest.mark.parametrize("streamed", [True, False])
 def test_the_text_around_them_stays_and_several_are_several(inside: Inside, streamed: bool) -> None:
     said = f"I write.\n{TEXT}\n{TEXT}"
-    script: Script = stream(ROLE, text(said), finish(), DONE) if streamed else [answer(completion(said))]
+    script: Script = text_reply(said, streamed=streamed)
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE], stream=streamed)
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
@@ -73,7 +73,7 @@ def test_the_text_around_them_stays_and_several_are_several(inside: Inside, stre
 @pytest.mark.parametrize("streamed", [True, False])
 def test_a_reply_without_calls_leaves_as_it_came(inside: Inside, streamed: bool) -> None:
     """C1."""
-    script: Script = stream(ROLE, text("Hi"), finish(), DONE) if streamed else [answer(completion("Hi"))]
+    script: Script = text_reply("Hi", streamed=streamed)
     with Upstream(script, script) as server:
         client = inside(server.url, rules=RULES)
         body: Any = chat(tools=[WRITE_FILE], stream=streamed)

@@ -34,6 +34,7 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -53,7 +54,7 @@ def pieces(said: str, size: int = 5) -> list[bytes]:
 def serving(said: str, *, streamed: bool) -> Any:
     if streamed:
         return stream(ROLE, *pieces(said), finish(), DONE)
-    return [answer(completion(said))]
+    return whole_reply(said)
 
 
 def in_chat(inside: Inside, rules: str, said: str, *, streamed: bool, **more: Any) -> tuple[Any, dict[str, Any]]:
@@ -130,7 +131,7 @@ OPEN_RULES = {
 @pytest.mark.parametrize("rules", OPEN_RULES)
 def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str, size: int, front: str) -> None:
     """The answer may be in it: a second reply would say it again, behind the text that has left."""
-    script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else [answer(completion(OPEN))]
+    script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else whole_reply(OPEN)
     with Upstream(script, script) as server:
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
         client, streamed = inside(server.url, rules), size > 0
@@ -201,7 +202,7 @@ def test_a_reply_of_an_unknown_model_that_opens_no_reasoning_is_unchanged(inside
 def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) -> None:
     """In all three dialects, and the model server is asked once for all of them."""
     card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Kimi-K3"}
-    with Upstream(*[[answer(completion("a"))]] * 3) as server:
+    with Upstream(*[whole_reply("a")] * 3) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
         client = inside(server.url)
         client.post(CHAT, json=chat(stream=False, reasoning_effort="low"))
@@ -248,9 +249,9 @@ def test_reasoning_is_sent_back_where_the_family_reads_it(
     """Of a model of no known family nothing is known: there it waits until the server has shown that it wants it."""
     rules = f'models:\n  - {{match: "*", family: {family}}}\n' if family else ""
     given = {"reasoning_content": "Hm.", "content": "Hi."}
-    whole = [answer(completion({"role": "assistant", **given}))]
+    whole = whole_reply({"role": "assistant", **given})
     script = stream(ROLE, delta(given), finish(), DONE) if streamed else whole
-    with Upstream(script, [answer(completion("a"))]) as server:
+    with Upstream(script, whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         client = inside(server.url, rules)
         made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
@@ -269,7 +270,7 @@ def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(in
     ]
     body = {"model": "tiny", "max_tokens": 9, "messages": talk}
     for rules, wanted in (("", None), ('models:\n  - {match: "*", family: qwen3}\n', "Hm.")):
-        with Upstream([answer(completion("a"))]) as server:
+        with Upstream(whole_reply("a")) as server:
             server.paths["/v1/models"] = MODELS
             assert inside(server.url, rules).post(MESSAGES, json=body).status_code == 200
             sent = json.loads(server.seen[0].body)["messages"][1]
@@ -279,7 +280,7 @@ def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(in
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_a_block_goes_back_in_the_field_in_which_the_server_said_it(inside: Inside, field: str) -> None:
     told = stream(ROLE, delta({field: "Hm."}), text("Hi."), finish(), DONE)
-    with Upstream(told, [answer(completion("a"))]) as server:
+    with Upstream(told, whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         client = inside(server.url)
         turn: dict[str, Any] = {"role": "user", "content": "Hi"}
@@ -295,7 +296,7 @@ def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Ins
     said = {"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}
     user = {"role": "user", "content": "Hi"}
     rules = 'models:\n  - {match: "*", family: gpt-oss}\n'
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         inside(server.url, rules).post(CHAT, json={**chat(), "messages": [user, said, user]})
         sent = json.loads(server.seen[0].body)["messages"]
     assert sent == [user, {**said, "thinking": "Hm."}, user]
@@ -304,7 +305,7 @@ def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Ins
 def test_a_suffix_of_the_models_name_switches_thinking(inside: Inside) -> None:
     rules = 'aliases: {"q:*": Qwen/Qwen3-8B}\n'
     for name, wanted in (("q:nothink", {"enable_thinking": False}), ("q:high", {"enable_thinking": True})):
-        with Upstream([answer(completion("a"))], [answer(completion("a"))]) as server:
+        with Upstream(whole_reply("a"), whole_reply("a")) as server:
             server.paths["/v1/models"] = MODELS
             client = inside(server.url, rules)
             client.post(CHAT, json={**chat(), "model": name})
@@ -330,7 +331,7 @@ SWITCHED = {
 @pytest.mark.parametrize("said", SWITCHED)
 def test_a_messages_client_switches_the_thinking_of_a_known_family(inside: Inside, said: str) -> None:
     """Where the rules name no switch it is the family's own."""
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         body = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
         front = inside(server.url, f'models:\n  - {{match: "*", {said}}}\n')
@@ -357,7 +358,7 @@ COUNTED = {"vllm": {"count": 3, "tokens": [1]}, "llamacpp": {"tokens": [1, 2, 3]
 def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, streamed: bool, kind: str) -> None:
     usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
     told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
-    script = told if streamed else [answer(completion("<think>a</think>b", usage=USED))]
+    script = told if streamed else whole_reply("<think>a</think>b", usage=USED)
     with Upstream(script, script) as server:
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer(COUNTED[kind])]}
         client = inside(server.url, SPLIT)

@@ -23,7 +23,6 @@ from tests.support.scripted import (
     DONE,
     LAST,
     ROLE,
-    SSE,
     Act,
     Action,
     Client,
@@ -39,6 +38,7 @@ from tests.support.scripted import (
     opened,
     stream,
     text,
+    whole_reply,
 )
 
 EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -289,14 +289,9 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
         "BBBCCC",
         True,
     ),
-    "content parts, whole": (
-        [answer(completion({"role": "assistant", "content": [*PARTS, "CCC"]}))],
-        False,
-        "BBBCCC",
-        True,
-    ),
+    "content parts, whole": (whole_reply({"role": "assistant", "content": [*PARTS, "CCC"]}), False, "BBBCCC", True),
     "thinking, a refusal": (stream(delta(REFUSAL), finish(), DONE), True, "BBB", True),
-    "thinking, a refusal, whole": ([answer(completion(REFUSAL))], False, "BBB", True),
+    "thinking, a refusal, whole": (whole_reply(REFUSAL), False, "BBB", True),
     "a whole answer": (stream(ROLE, event(completion("BBB")), DONE), True, "BBB", False),
     "a whole answer with reasoning": (stream(ROLE, event(completion(THOUGHT)), DONE), True, "BBB", True),
     "a whole message after its text": (stream(ROLE, text("BBB"), event(completion("BBB")), DONE), True, "BBB", False),
@@ -431,13 +426,7 @@ def test_an_event_that_all_clients_read_leaves_as_it_came(inside: Inside) -> Non
 def test_the_model_server_is_closed_and_blamed(front: Front, dialect: Dialect, fault: str) -> None:
     """It need not generate what nobody reads, and the log and the metrics do not say `ok`."""
     gate = front.upstream.gate()
-    script: list[Action] = [
-        SSE,
-        *map(chunked, [ROLE, *[text("AAA ")] * 9]),
-        gate,
-        chunked(UNREADABLE[fault]),
-        Act.EXPECT_CLOSE,
-    ]
+    script: list[Action] = stream(ROLE, *[text("AAA ")] * 9, gate, UNREADABLE[fault], Act.EXPECT_CLOSE, ended=False)
     front.upstream.play(script)
     front.upstream.paths["/v1/models"] = [MODELS]
     broken = 'upstream_errors_total{kind="broken"}'
@@ -471,7 +460,7 @@ def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place:
     change, said = READ[fault]
     gate = front.upstream.gate()
     parts = [change(says("BBB")), *[says("CCC")] * 4]
-    script: list[Action] = [SSE, *map(chunked, [*before, *[says("AAA")] * 9]), gate]
+    script: list[Action] = stream(*before, *[says("AAA")] * 9, gate, ended=False)
     for part in parts:
         script += [0.01, chunked(part)]
     front.upstream.play([*script, *map(chunked, [*after, DONE]), LAST])

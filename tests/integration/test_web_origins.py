@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Front, Inside
 from tests.support.messages_ask import ask
-from tests.support.scripted import DONE, ROLE, answer, chat, completion, finish, stream, text
+from tests.support.scripted import chat, text_reply, whole_reply
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 
@@ -28,7 +28,7 @@ BAD = [
 @pytest.mark.parametrize(("path", "body"), [(CHAT, chat(stream=False)), (MESSAGES, ask())], ids=["chat", "messages"])
 def test_a_strange_page_drives_no_model(front: Front, given: dict[str, str], path: str, body: Any) -> None:
     """`text/plain` needs no preflight request."""
-    front.upstream.play([answer(completion("a"))])
+    front.upstream.play(whole_reply("a"))
     status, headers, said = front.proxy.ask("POST", path, body, Content_Type="text/plain", **given)
     assert status == 403 and front.upstream.seen == [] and front.upstream.asked == []
     assert "access-control-allow-origin" not in headers and headers["x-should-retry"] == "false"
@@ -54,7 +54,7 @@ def test_a_strange_page_gets_nothing(front: Front, given: dict[str, str], method
 
 
 def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
-    front.upstream.play(stream(ROLE, text("a"), finish(), DONE), [answer(completion("b"))])
+    front.upstream.play(text_reply("a"), whole_reply("b"))
     page = "http://localhost:5173"
     status, headers, _ = front.proxy.ask(
         "OPTIONS",
@@ -83,7 +83,7 @@ def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
 
 
 def test_what_is_no_page_notices_nothing(front: Front) -> None:
-    front.upstream.play([answer(completion("a"))])
+    front.upstream.play(whole_reply("a"))
     status, headers, _ = front.proxy.ask("POST", CHAT, chat(stream=False), Host="proxy.namespace.svc:8003")
     assert status == 200 and not [name for name in headers if name.startswith("access-control")]
     assert "vary" not in headers
