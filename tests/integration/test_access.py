@@ -32,7 +32,7 @@ def digest(key: str) -> bytes:
 
 
 def access(**more: Any) -> Keys:
-    """One key, `secret-of-alice`, and what else is said of it."""
+    """Return one key, `secret-of-alice`, with these limits."""
     return Keys(clients=(ClientKey("alice", digest("secret-of-alice"), **more),))
 
 

@@ -101,7 +101,7 @@ def test_the_line_names_the_route(
 
 
 def called(arguments: str, reason: str) -> Script:
-    """A structured call of write_file, and why the reply ends."""
+    """Return a reply with a structured call of write_file, and its finish reason."""
     function = {"name": "write_file", "arguments": arguments}
     delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
     chunk = json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]})

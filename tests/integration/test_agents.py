@@ -31,7 +31,7 @@ class TestResults:
 
 
 def settings(home: Path) -> dict[str, str]:
-    """The environment of a run in this home, where Cline's own program would be on PATH."""
+    """Return the environment of a run in this home, whose `bin` is on PATH."""
     return {"HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 

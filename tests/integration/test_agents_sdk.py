@@ -29,7 +29,7 @@ QUIET = RunConfig(tracing_disabled=True)
 
 @dataclass
 class Ran:
-    """What came of a run: its result, which calls the function had, and the types of the items that the SDK saw."""
+    """The result of a run: the final output, the calls of the function, and the types of the SDK's items."""
 
     said: object = ""
     calls: list[dict[str, Any]] = field(default_factory=list)

@@ -21,7 +21,7 @@ def called(server: Upstream) -> UpstreamCall:
 
 @pytest.fixture
 def client() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A client's connection: the proxy's end and the client's."""
+    """Yield both ends of a client's connection, the proxy's first."""
     near, far = socket.socketpair()
     with near, far:
         yield near, far

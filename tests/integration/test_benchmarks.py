@@ -14,7 +14,7 @@ from tests.real.processes import ROOT
 
 
 def ran(name: str, *words: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
-    """A benchmark that ended well, and the cells of its tables."""
+    """Run a benchmark, and return the process and the cells of its tables."""
     command = [sys.executable, "-m", f"benchmarks.{name}", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -40,7 +40,7 @@ BEFORE = "I write it.\n"
 
 @contextlib.contextmanager
 def upstream(*scripts: Script, owner: str = "vllm") -> Iterator[Upstream]:
-    """A server that says what it is, if it is asked."""
+    """Yield a server that reports its kind."""
     with Upstream(*scripts) as server:
         server.paths["/v1/models"] = models(owner)
         yield server
@@ -51,14 +51,14 @@ def call_of(name: str, arguments: str) -> dict[str, Any]:
 
 
 def guided(name: str = "write_file", arguments: str | None = None, why: str = "stop") -> Script:
-    """What a server says that was made to call; its finish is `stop`, as vLLM says it for a named choice."""
+    """Return the answer to a forced call. Its finish reason is `stop`, as in vLLM for a named choice."""
     called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
     message = {"role": "assistant", "content": None, "tool_calls": [called]}
     return whole_reply(message, why, usage=usage(20, 5))
 
 
 def bare() -> Script:
-    """The same from a server that gives the arguments as text (F87)."""
+    """Return the same from a server that sends the arguments as text (F87)."""
     message = {"role": "assistant", "content": json.dumps(ARGUMENTS)}
     return whole_reply(message, "stop", usage=usage(20, 5))
 
@@ -142,7 +142,7 @@ NO_PARSER = [answer({"error": {"message": '"auto" tool choice requires --enable-
 
 
 def thinking() -> Script:
-    """The same from a server that lets the model think first."""
+    """Return the same from a server that lets the model think first."""
     message = {"role": "assistant", "content": f"So.\n</think>\n\n{json.dumps(ARGUMENTS)}"}
     return whole_reply(message, "stop", usage=usage(20, 5))
 
@@ -301,7 +301,7 @@ COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLe
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real llama.cpp server whose model writes such calls, unless a grammar binds it."""
+    """Yield the URL of a real llama.cpp server whose model writes such calls unless a grammar prevents it."""
     with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model")) as server:
         yield server.url
 

@@ -52,7 +52,7 @@ def create_app():
 
 
 def release(folder: Path, version: str = "1.0") -> Path:
-    """A release of the command with an application that answers what it was told; imports are in import.log."""
+    """Create a release whose application returns its configuration, and whose imports are logged in import.log."""
     shutil.copytree(PACKAGE, folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
     log = folder.parent / "import.log"
     (folder / "proxy" / "__init__.py").write_text(INIT.format(version=version, log=str(log)))
@@ -61,7 +61,7 @@ def release(folder: Path, version: str = "1.0") -> Path:
 
 
 def environ(**more: str) -> dict[str, str]:
-    """A bare environment: no setting of this machine counts."""
+    """Return an environment without settings of this machine."""
     return {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error", **more}
 
 
@@ -110,7 +110,7 @@ def _folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what runs in this process: no setting and no rules file of this machine counts."""
+    """Ignore the settings and rules files of this machine."""
     make_bare(tmp_path, monkeypatch)
 
 
@@ -348,7 +348,7 @@ def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.M
 
 
 def warned(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was told on standard error beside what it will do."""
+    """Return the lines on standard error, without the announcements."""
     return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO ")]
 
 

@@ -25,7 +25,7 @@ HELLO = answer(b"hello")
 
 
 def received(call: UpstreamCall) -> bytes:
-    """The whole body, waited for with a deadline; raises what `receive` raises."""
+    """Return the whole body. Raises what `receive` raises."""
     parts = []
     poll = select.poll()
     poll.register(call.fileno(), select.POLLIN)
@@ -134,9 +134,9 @@ def test_a_certificate_for_another_name_is_refused(authority: trustme.CA, tmp_pa
 
 @contextmanager
 def accepting(reply: bytes = b"", read: int = 1) -> Iterator[int]:
-    """A port where a connection is accepted, `read` bytes at most are read and `reply` is sent before it is closed.
+    """Yield a port that accepts a connection, reads up to `read` bytes, sends `reply` and closes.
 
-    Without a reply the connection stays open, silent, until the end of the block.
+    Without a reply, the connection stays open and silent until the end of the block.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         end = threading.Event()

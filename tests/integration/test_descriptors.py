@@ -26,7 +26,7 @@ FILES = 256
 
 @dataclass
 class Tight:
-    """A proxy with few descriptors, and its model server, which answers with streams that do not end."""
+    """A proxy with few file descriptors, in front of a model server with endless streams."""
 
     proxy: Proxy
     upstream: Upstream

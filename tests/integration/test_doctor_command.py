@@ -28,7 +28,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr; there is nothing else."""
+    """Return the only line of output, which is on stderr."""
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
     return err

@@ -54,7 +54,7 @@ def master(proxy: Proxy) -> psutil.Process:
 
 
 def ends_in_an_error(path: str, data: bytes) -> bool:
-    """True if a strict client of the path's dialect takes the stream for one that failed."""
+    """Return whether a strict client of the path's dialect reads the stream as failed."""
     if path == MESSAGES:
         told = check_stream(data)["error"]
         return bool(told["type"] == "overloaded_error" and "about to end" in told["message"])

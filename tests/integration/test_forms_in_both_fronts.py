@@ -37,7 +37,7 @@ DRESSES = {
 
 
 def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """The calls, the text and the finish that a chat client has: streamed in pieces, and whole."""
+    """Return a chat client's calls, text and finish reason: streamed in pieces, and whole."""
     pieces = [[text], units(text), random_cut(text, random.Random(5))]
     got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
     got.append(whole({"content": text}, tools=tools))
@@ -45,7 +45,7 @@ def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
 
 
 def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """The same of the clients of the other dialects; thinking is no text."""
+    """Return the same for clients of the other dialects, where thinking is not text."""
     said: JsonObject = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     answer: JsonObject = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
     found = []

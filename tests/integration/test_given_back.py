@@ -40,7 +40,7 @@ def scripts(words: str) -> dict[str, list[Any]]:
 
 @pytest.fixture
 def garbage() -> Iterator[list[Any]]:
-    """Everything that is garbage, once it has been looked for."""
+    """Yield the list of garbage, filled by each collection."""
     gc.disable()
     gc.freeze()  # all that is there is not looked through again and again
     try:

@@ -43,14 +43,14 @@ class Running:
 
 @contextmanager
 def serving(folder: Path, conf: Path, threads: int) -> Iterator[int]:
-    """gunicorn with so many threads and the application above; yields its port."""
+    """Run gunicorn with this many threads and the application above; yield its port."""
     with started(folder, conf, threads) as running:
         yield running.port
 
 
 @contextmanager
 def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
-    """The same; yields its process too."""
+    """Run the same; yield its process and port."""
     (folder / "tiny.py").write_text(APP)
     command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(conf), "--chdir", str(folder)]
     command += ["--bind", "127.0.0.1:0", "--threads", str(threads), "--worker-connections", "100", "tiny:app"]
@@ -73,7 +73,7 @@ def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
 
 
 def own(more: str) -> str:
-    """A configuration that is ours, and then says something else."""
+    """Return our configuration with additional lines."""
     return f"__file__ = {str(CONF)!r}\nexec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\n{more}\n"
 
 

@@ -310,7 +310,7 @@ def test_a_repeated_call_is_logged_and_the_model_is_told(inside: Inside, logged:
 
 
 def repeated(times: int) -> list[dict[str, Any]]:
-    """A conversation in which the same call has the same result so many times."""
+    """Return a conversation with this number of equal calls and results."""
     talk = [user()]
     for number in range(times):
         one = calls(call(number))

@@ -20,7 +20,7 @@ OFF = 'models: [{match: "*", thinking: enable_thinking, heal: {off: [all]}}]'
 
 
 def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
-    """What the model server gets of a request."""
+    """Return the request that the model server receives."""
     streamed = json.loads(body).get("stream") is True
     reply = text_reply("Hi", streamed=streamed)
     with Upstream(reply) as server:

@@ -38,7 +38,7 @@ def thinks(text: str, name: str = "reasoning") -> Chunk:
 
 
 def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
-    """The blocks of a Messages client, with neighbours of a kind joined."""
+    """Return a Messages client's blocks."""
 
     def crashed(error: Exception) -> None:
         raise error

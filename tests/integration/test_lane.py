@@ -55,9 +55,7 @@ PLAIN = {"Content-Type": "text/event-stream"}
 
 @dataclass
 class Driven:
-    """What a client got of a stream that was driven as the pump drives it, what of it took the lane, and what the
-    stream needed after each of its steps.
-    """
+    """A driven stream: the client's bytes, those that took the lane, and what the stream needed after each step."""
 
     data: bytes = b""
     passed: list[bytes] = field(default_factory=list)
@@ -70,7 +68,7 @@ CHATS = (CHAT, chat(tools=[WRITE_FILE]))
 def drive(
     client: Any, upstream: Upstream, script: Sequence[Action], *, lanes: bool = True, asks: tuple[str, Any] = CHATS
 ) -> Driven:
-    """Play a script, each of its actions once the one before has been read, and drive the stream to its end."""
+    """Play a script, each action once the previous one has been read, and drive the stream until its end."""
     beginning, *rest = script
     gates = [upstream.gate() for _ in rest]
     upstream.play([beginning, *(each for pair in zip(gates, rest, strict=True) for each in pair)])

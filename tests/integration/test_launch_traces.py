@@ -52,7 +52,7 @@ sys.exit(7)
 
 
 class Place(NamedTuple):
-    """The folders of a run: the user's home, the one for temporary files, and the one of the programs."""
+    """The folders of a run: the home, the temporary folder, and the programs."""
 
     home: Path
     temporary: Path
@@ -129,7 +129,7 @@ def launch(name: str, place: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str], how: str) -> None:
-    """End the command, and whatever it has become."""
+    """End the command."""
     match how:
         case "Ctrl-C":
             os.killpg(process.pid, signal.SIGINT)

@@ -343,7 +343,7 @@ def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path)
 
 
 def started_behind(first: subprocess.Popen[str], home: Path, *words: str) -> subprocess.Popen[str]:
-    """The command, once the first one's agent runs."""
+    """Start the command once the first one's agent runs."""
     assert first.stdout is not None
     assert first.stdout.readline()
     return started(home, *words)

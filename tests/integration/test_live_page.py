@@ -50,7 +50,7 @@ def server() -> Iterator[Upstream]:
 
 
 def script(server: Upstream, *scripts: Any) -> None:
-    """Play these; the question for its models, which some dialects have, is none of them."""
+    """Play these scripts, and list the models."""
     server.play(*scripts)
     server.paths["/health"] = [answer({})]
     server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]

@@ -36,7 +36,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Site:
-    """A proxy with its page, in front of a scripted model server, and an agent that asks it."""
+    """A proxy with its page, a scripted model server, and an agent."""
 
     def __init__(self, upstream: Upstream, proxy: Proxy, stack: ExitStack) -> None:
         self.upstream = upstream
@@ -242,7 +242,7 @@ def test_axe_finds_nothing_serious(chromium: Browser, shown: Site, dark: bool, w
 
 
 def serious(page: Page) -> list[str]:
-    """What axe finds that counts, each by its rule and the element."""
+    """Return axe's serious findings: rule and element."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
 
@@ -293,14 +293,14 @@ def named(name: str) -> dict[str, Any]:
 
 
 def shown_as_text(shown: str, hostile: str) -> None:
-    """It is there, as it was written; what turns the text around it, or hides in it, is there by its number."""
+    """Assert that the text is shown verbatim, with invisible and bidirectional characters escaped."""
     plain = HIDDEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", hostile)
     assert re.sub(r"\s+", " ", plain)[:60] in re.sub(r"\s+", " ", shown)
     assert HIDDEN.search(shown) is None
 
 
 def watched(page: Page, url: str) -> list[str]:
-    """What the page complains of, dialogs, and what it asks for elsewhere."""
+    """Collect console errors, dialogs, and requests to other origins."""
     complaints: list[str] = []
     origin = url.removesuffix("/_ui")
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.once
 def serving(
     *flags: str, stderr: int, stdout: int | None = None, close: tuple[int, ...] = ()
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A proxy whose standard streams are not the usual ones, in front of nobody; yields its port too."""
+    """Run a proxy with these standard streams, without a model server; yield its process and port."""
     port = free_port()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:1", "--port", str(port), *flags]
     if close:
@@ -57,7 +57,7 @@ def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
 
 
 def ask_often(port: int, count: int) -> None:
-    """So many requests, each with a long line in the log."""
+    """Send requests with long log lines."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
         for _ in range(count):
             client.request("GET", "/nothing/" + "x" * 450)

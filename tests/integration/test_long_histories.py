@@ -83,7 +83,7 @@ def _proxied() -> Iterator[tuple[FlaskClient, Upstream]]:
 
 
 def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str, Any]) -> float:
-    """The processor time of this thread for a request, whose reply is a call, so that the history is looked through."""
+    """Return the CPU time of a request whose reply is a call, so that the history is searched for it."""
     client, server = proxied
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "b", "content": "c"}}\n</tool_call>'
     server.paths = {"/v1/chat/completions": whole_reply(said)}

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 
 class Parts:
-    """The body of a stream that says what each of its steps needs, and its own wait object."""
+    """The body of a stream with long steps, and its wait object."""
 
     parked = blocks = computes = False
 
@@ -29,7 +29,7 @@ class Parts:
         self._steps = steps
 
     def drive(self) -> None:
-        """The pump takes it."""
+        """Do nothing when the pump takes over."""
 
     def body(self) -> Iterator[bytes]:
         for step in self._steps:

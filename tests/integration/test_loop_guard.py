@@ -17,7 +17,7 @@ CHAT = "/v1/chat/completions"
 
 
 def history(results: int) -> list[dict[str, Any]]:
-    """A conversation with so many tool results, spread over several user messages."""
+    """Return a conversation with this number of tool results."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
     for number in range(results):
         messages += [*TURNS["chat"](f"c{number}"), {"role": "user", "content": "on"}]

@@ -29,14 +29,14 @@ PSEUDONYM = re.compile(r"1\.1 [0-9a-f]{16}")
 
 
 def served(proxy: Proxy) -> int:
-    """The requests that the log tells of, /health aside."""
+    """Return the number of logged requests, except for /health."""
     lines = proxy.log.read_text().splitlines()
     return sum(" status=" in line and "path=/health" not in line for line in lines)
 
 
 @pytest.fixture(scope="module", name="looped")
 def _looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """A proxy with two workers whose rules name itself as its upstream since they were read again."""
+    """Yield a proxy with two workers whose reloaded rules name the proxy as its own upstream."""
     folder = tmp_path_factory.mktemp("looped")
     rules = folder / "rules.yaml"
     rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
@@ -113,7 +113,7 @@ def test_all_that_is_sent_to_the_model_server_has_the_same_entry_also_after_a_re
 
 
 def own_name() -> str:
-    """The machine's name if it has an address, else one that has."""
+    """Return the machine's name if it resolves, otherwise `localhost`."""
     with contextlib.suppress(OSError):
         socket.getaddrinfo(socket.gethostname(), 80, socket.AF_INET)
         return socket.gethostname()

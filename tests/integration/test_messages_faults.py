@@ -34,7 +34,7 @@ def events(data: bytes) -> list[Any]:
 
 
 def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
-    """Of a stream that ends in an error: the error, the text, and the JSON of calls; nothing in it means success."""
+    """Return error, text and arguments of a stream that ends in an error, without any sign of success."""
     made = check_stream(data)
     assert made["type"] == "error" and b"message_stop" not in data and b"message_delta" not in data
     assert b"[DONE]" not in data

@@ -64,13 +64,13 @@ class Sdk:
             return stream.get_final_message()
 
     def post(self, body: object, path: str = "/v1/messages") -> Message:
-        """A request that the SDK's own functions would not let through."""
+        """Send a request that the SDK's functions would reject."""
         return self.client.post(path, cast_to=Message, body=body)
 
 
 @contextlib.contextmanager
 def talking(url: str, **options: Any) -> Iterator[Sdk]:
-    """The SDK in front of a proxy; at the end all that it got is checked."""
+    """Yield the SDK, and check everything that it received."""
     wire = Noting()
     client = anthropic.Anthropic(
         base_url=url,
@@ -104,7 +104,7 @@ Scripted = Callable[..., AbstractContextManager[tuple[Sdk, Upstream]]]
 
 @pytest.fixture
 def scripted(front: Front) -> Scripted:
-    """The SDK, the proxy, and a server that answers with these scripts and knows its model."""
+    """Yield the SDK and a server with these scripts that lists its model."""
 
     @contextlib.contextmanager
     def scripted(*scripts: Script, **options: Any) -> Iterator[tuple[Sdk, Upstream]]:

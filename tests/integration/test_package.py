@@ -33,7 +33,7 @@ def _built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(name="commands", scope="module")
 def _commands(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of an environment that holds nothing but the wheel and what it needs."""
+    """Return the folder of commands of an environment with only the wheel and its dependencies."""
     return install(built.wheel, tmp_path_factory.mktemp("empty") / "venv")
 
 
@@ -106,7 +106,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
 
 
 def asked(url: str, body: object = None) -> dict[str, Any]:
-    """What is answered, asked with a body or without."""
+    """Return the JSON answer to a GET, or to a POST if there is a body."""
     data = None if body is None else json.dumps(body).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})

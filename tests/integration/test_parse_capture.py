@@ -49,7 +49,7 @@ def test_a_captured_recording_reads_as_served(path: Path, transport: str, inside
 
 
 def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[str, str]], str | None]]]:
-    """All that a client has but the ids of its calls."""
+    """Return a client's view without the ids of calls."""
     choices = [(said.text, said.reasoning, said.calls, said.finish) for said in seen.choices.values()]
     return seen.error, choices
 

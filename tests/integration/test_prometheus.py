@@ -59,7 +59,7 @@ RECORDED = RECORDINGS / "vllm-0.32.0-hermes" / "hermes-chat-stream-200.txt"
 
 
 def program(name: str) -> str:
-    """Where a program is. Without it the test is skipped, but not in CI, which installs it."""
+    """Return the path of a program. Skip the test if it is missing, except in CI."""
     found = shutil.which(name)
     if found is None:
         assert "CI" not in os.environ, f"{name} is missing: apt-get install prometheus"
@@ -125,7 +125,7 @@ def exposed(proxy: Proxy) -> set[str]:
 
 
 class Prometheus:
-    """A Prometheus that runs, and what it knows."""
+    """A running Prometheus."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}/api/v1"
@@ -136,7 +136,7 @@ class Prometheus:
             return json.loads(found.read())["data"]
 
     def values(self, query: str) -> list[float]:
-        """What a query gives now; what is no number is none."""
+        """Return the finite values of a query."""
         found = [float(sample["value"][1]) for sample in self.get("query", query=query)["result"]]
         return [value for value in found if math.isfinite(value)]
 
@@ -164,7 +164,7 @@ def called(arguments: str) -> bytes:
 
 
 def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
-    """One of each: plain, repaired, refused, empty, failed, left, turned away."""
+    """Send one request of each kind: plain, repaired, refused, empty, failed, abandoned, denied."""
     scripts: list[Script] = [
         served(RECORDED)[0],
         [*SLOW[:-1], chunked(finish()), chunked(DONE), LAST],

@@ -16,7 +16,7 @@ MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "who
 
 
 def history(front: str, result: str) -> list[dict[str, Any]]:
-    """A conversation whose last message is the result of a tool."""
+    """Return a conversation that ends with a tool result."""
     use: dict[str, Any]
     shown: dict[str, Any]
     last: list[dict[str, Any]]
@@ -32,7 +32,7 @@ def history(front: str, result: str) -> list[dict[str, Any]]:
 
 
 def answered(inside: Inside, front: str, streamed: bool, text: str, result: str = "done") -> tuple[str, list[Any]]:
-    """What a client has of a reply: its text, and how many calls with which arguments."""
+    """Return a client's view of a reply: its text and calls."""
     messages = history(front, result)
     with serving(reply(streamed, text)) as server:
         if front == MESSAGES:

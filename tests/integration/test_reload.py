@@ -47,7 +47,7 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "conten
 
 @dataclass
 class Two:
-    """A proxy with two workers and its rules file, which says the `max_tool_calls` that /health shows."""
+    """A proxy with two workers, and its rules file, whose `max_tool_calls` /health shows."""
 
     proxy: Proxy
     rules: Path
@@ -56,7 +56,7 @@ class Two:
         self.holds(f"settings: {{max_tool_calls: {number}, upstream: '{upstream}'}}\n{more}")
 
     def holds(self, text: str) -> None:
-        """Change the file as a careful operator does: one that is being written is a file that says less."""
+        """Replace the file atomically, so that no worker reads a part of it."""
         new = self.rules.with_name("next.yaml")
         new.write_text(text)
         new.rename(self.rules)
@@ -129,7 +129,7 @@ def test_one_request_reloads_all_workers_before_their_next_one(idle: Two) -> Non
 
 
 def breaks(rules: Path, how: str) -> None:
-    """Put what cannot be used in the place of the rules file."""
+    """Replace the rules file by something unusable."""
     rules.unlink()
     match how:
         case "syntax":

@@ -53,7 +53,7 @@ def test_very_many_items_with_one_id(inside: Inside) -> None:
 
 
 def damaged(path: Path, how: str) -> None:
-    """What may become of the file while the proxy runs."""
+    """Damage the file while the proxy runs."""
     for beside in path.parent.glob(f"{FILE_NAME}-*"):
         beside.unlink()
     if how == "deleted":

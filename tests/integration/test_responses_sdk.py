@@ -30,7 +30,7 @@ pytestmark = pytest.mark.once
 
 @contextlib.contextmanager
 def talking(url: str) -> Iterator[openai.OpenAI]:
-    """The SDK in front of a proxy; it does not retry, and at the end all that it got is checked."""
+    """Yield the SDK without retries, and check everything that it received."""
     wire = Noting()
     client = openai.OpenAI(
         base_url=f"{url}/v1",
@@ -58,7 +58,7 @@ Scripted = Callable[..., AbstractContextManager[tuple[openai.OpenAI, Upstream]]]
 
 @pytest.fixture
 def scripted(front: Front) -> Scripted:
-    """The SDK, the proxy, and a server that answers with these scripts and knows its model."""
+    """Yield the SDK and a server with these scripts that lists its model."""
 
     @contextlib.contextmanager
     def scripted(*scripts: Script) -> Iterator[tuple[openai.OpenAI, Upstream]]:

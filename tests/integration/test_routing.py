@@ -38,7 +38,7 @@ def nowhere() -> str:
 
 
 def named(name: str) -> dict[str, Script]:
-    """What a server answers, as often as it is asked: its name."""
+    """Return paths that always answer with the server's name."""
     return {
         CHAT: text_reply(name),
         "/v1/models": MODELS,
@@ -50,7 +50,7 @@ def named(name: str) -> dict[str, Script]:
 
 @pytest.fixture
 def two() -> Iterator[list[Upstream]]:
-    """Two servers: that of the settings, named usual, and one named own."""
+    """Yield two servers: the main one, named usual, and one named own."""
     with ExitStack() as stack:
         servers = [stack.enter_context(Upstream()) for _ in range(2)]
         for server, name in zip(servers, ("usual", "own"), strict=True):
@@ -69,7 +69,7 @@ def messages_body(words: str, *turns: str, **more: Any) -> dict[str, Any]:
 
 
 def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str, Any], **sent: Any) -> list[str | None]:
-    """The key that each of these requests goes up with."""
+    """Return the conversation key that each request is sent upstream with."""
     server.play(*[REPLY] * len(bodies))
     server.paths["/v1/models"] = MODELS
     for body in bodies:
@@ -81,7 +81,7 @@ CLIENT_KEY = {"Authorization": "Bearer client", "x-api-key": "client"}
 
 
 def keys_at(server: Upstream) -> set[str | None]:
-    """The keys that the server was sent, None for a request without one; forget what it saw."""
+    """Return the API keys that the server received, None for a request without one, and reset its record."""
     found = {seen.headers.get("Authorization") for seen in server.received}
     assert not any("client" in str(seen.headers.get("x-api-key")) for seen in server.received)
     server.received.clear()

@@ -78,7 +78,7 @@ def test_a_whole_conversation_goes_on_after_the_tools_results(sdk: openai.OpenAI
 
 
 def events(url: str, body: object) -> list[Any]:
-    """The parsed events of a stream, without what differs from request to request."""
+    """Return the parsed events of a stream, without ids and times."""
     with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)) as client:
         client.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = client.getresponse()

@@ -6,8 +6,6 @@ import json
 import logging
 import re
 import sys
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from tests.support.messages_ask import ask
 from tests.support.scripted import (
     DONE,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     WRITE_FILE,
@@ -160,14 +157,11 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
         statuses = []
         for model in ("tiny", "tiny", "tiny", KEY, KEY):
             results = [{"role": "user", "content": f"Call write_file with {KEY}."}]
-            body = json.dumps(chat(tools=[WRITE_FILE], model=model, messages=results)).encode()
-            with closing(HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)) as client:
-                client.request(
-                    "POST", f"{CHAT}?key=word-in-query", body, {**BEARER, **JSON, "Cookie": "a=word-in-cookie"}
-                )
-                response = client.getresponse()
-                statuses.append(response.status)
-                assert quotes(response.read().decode()) == (response.status == 200)
+            body = chat(tools=[WRITE_FILE], model=model, messages=results)
+            path = f"{CHAT}?key=word-in-query"
+            status, _, data = running.ask("POST", path, body, **BEARER, **JSON, Cookie="a=word-in-cookie")
+            statuses.append(status)
+            assert quotes(data.decode()) == (status == 200)
         assert statuses == [200, 200, 200, 200, 401]
         running.logged('"status": 401' if lines == "json" else "status=401")
         assert running.idle()

@@ -48,7 +48,7 @@ class Two:
     folder: Path
 
     def raw(self, *lines: str) -> bytes:
-        """The answer to a request of these very lines."""
+        """Return the answer to a request with these lines."""
         with socket.create_connection(("127.0.0.1", self.proxy.port), PATIENCE) as client:
             client.sendall("\r\n".join((*lines, "Connection: close", "", "")).encode("latin-1"))
             found = b""
@@ -58,7 +58,7 @@ class Two:
             return found
 
     def samples(self) -> dict[str, float]:
-        """What a scrape finds; the model server is asked which models it has."""
+        """Return the samples of a scrape, for which the model list is requested."""
         self.upstream.paths.setdefault("/v1/models", MODELS)
         status, _, found = self.proxy.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
         assert status == 200, found
@@ -73,7 +73,7 @@ def entry(name: str, key: str, **more: int) -> str:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Two]:
-    """With all keys set, and everything written that can be."""
+    """Run a proxy with all keys, an audit file and captures."""
     bob = entry("bob", "key-of-bob", requests_per_minute=3, streams=2)
     (folder / "keys.yaml").write_text(entry("alice", ALICE) + bob)
     (folder / "admin").write_text(f"sha256:{hashlib.sha256(ADMIN.encode()).hexdigest()}\n")
@@ -100,7 +100,7 @@ def _one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 @pytest.fixture
 def shared(_one: Two) -> Two:
-    """One that several tests share, in front of an upstream without scripts yet."""
+    """Return a shared proxy whose upstream has no scripts yet."""
     _one.upstream.play()
     return _one
 

@@ -60,7 +60,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(name="home")
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, in which no variable of an agent says something."""
+    """Return an empty home without environment variables of agents."""
     web = [f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")]
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", *web, *map(str.lower, web)):
         monkeypatch.delenv(name, raising=False)
@@ -82,7 +82,7 @@ def _run(capsys: pytest.CaptureFixture[str], home: Path) -> Run:
 
 @pytest.fixture(name="real", scope="module")
 def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """A proxy that runs, in front of a server of one model, with a name of the rules for it."""
+    """Yield a proxy in front of a server with one model, for which the rules have an alias."""
     folder = tmp_path_factory.mktemp("setup")
     (folder / "rules.yaml").write_text(f'aliases: {{"claude-*": {MODEL}}}\n')
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
 
 @pytest.fixture(name="clines")
 def _clines(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home, with a program on PATH that takes `auth` as Cline's does, and with a key in the environment."""
+    """Return the home, with a stand-in for Cline on PATH and a key in the environment."""
     program(home / "bin", "cline", AUTH)
     monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("PROXY_KEY", KEY)
@@ -101,7 +101,7 @@ def _clines(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def proxy_that(**paths: Any) -> Upstream:
-    """A server that answers as a proxy does, but for these."""
+    """Return a server that answers like a proxy, except on these paths."""
     server = Upstream()
     usual: dict[str, Any] = {"/": [ABOUT], "/_ready": [READY], MODELS: cards(MODEL, max_model_len=65536)}
     server.paths = {**usual, **{f"/{name}".replace("/models", MODELS): script for name, script in paths.items()}}
@@ -116,7 +116,7 @@ def tree(home: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def pi_files(home: Path) -> dict[str, tuple[int, bytes]]:
-    """Put both of pi's files into a home; return what stands there then."""
+    """Create both of pi's files in a home, and return the tree."""
     folder = home / ".pi/agent"
     folder.mkdir(parents=True)
     for name in ("models.json", "settings.json"):
@@ -131,7 +131,7 @@ def program(folder: Path, name: str, text: str = SHOWS) -> None:
 
 
 def launched(home: Path, *words: str, **variables: str) -> Ran:
-    """The command as its own process, which becomes another; the folder `bin` of the home comes first on PATH."""
+    """Run the command as a process. The home's `bin` is first on PATH."""
     path = f"{home / 'bin'}:/usr/bin:/bin"
     done = subprocess.run(
         [sys.executable, "-m", "proxy", *words],

@@ -149,7 +149,7 @@ def test_a_body_that_is_not_here_when_the_worker_ends_may_be_sent_again(proxy: S
 
 
 def sizes() -> Iterator[int]:
-    """Around what is taken at once, and what is read at once."""
+    """Return sizes around those of one read."""
     for size in (200, 16_384, 65_536, 1024 * 1024, 3 * 1024 * 1024):
         yield from (size - 1, size, size + 1)
 

@@ -22,7 +22,7 @@ from tests.support.worker_state import read_rules
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The snapshot's own clock, which only the test moves."""
+    """Return the snapshot's clock, which only the test advances."""
     hands = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: hands.now))
     return hands

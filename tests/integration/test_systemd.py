@@ -27,12 +27,12 @@ PYTHON = "/opt/vllm-tool-proxy/current/venv/bin/python"
 
 
 def values(key: str, unit: Path = UNIT) -> list[str]:
-    """The values of all lines `key=value`, in order; a line that goes on is one."""
+    """Return the values of all lines `key=value`, in order, with continued lines joined."""
     return re.findall(rf"(?m)^{key}=(.*)$", unit.read_text().replace("\\\n", ""))
 
 
 def arguments(command: str) -> list[str]:
-    """What follows `python -m proxy` in a command line of the unit."""
+    """Return the arguments after `python -m proxy` in a command line of the unit."""
     program, arguments = command.removeprefix("/usr/bin/env -u CREDENTIALS_DIRECTORY ").split(" -m proxy ")
     assert program == PYTHON
     return arguments.split()

@@ -58,7 +58,7 @@ def serving(said: str, *, streamed: bool) -> Any:
 
 
 def in_chat(inside: Inside, rules: str, said: str, *, streamed: bool, **more: Any) -> tuple[Any, dict[str, Any]]:
-    """What a chat client has of a reply, and what the server was asked."""
+    """Return a chat client's view of a reply, and the upstream request."""
     with Upstream(serving(said, streamed=streamed)) as server:
         response = inside(server.url, rules).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE], **more))
         assert response.status_code == 200
@@ -377,7 +377,7 @@ SCRIPTS = {"opened": [REPLY, "Done."], "prompted": [REPLY.removeprefix("<think>\
 
 @pytest.fixture(scope="module")
 def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Proxy]]:
-    """Proxies in front of a real llama.cpp server whose model thinks in its text: for each script its rules."""
+    """Yield proxies in front of a real llama.cpp server whose model thinks in its text, by script."""
     with ExitStack() as stack:
         server = stack.enter_context(LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("llama")))
         fronts = {}

@@ -71,7 +71,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def _said(place: str, told: Told, data: bytes) -> str:
-    """What a client has of this place of a stream."""
+    """Return a client's view of this place of a stream."""
     if place == "text" or (place == "a call in the text" and told.error):
         return told.text
     if place != "reasoning":
