@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import Proxy, Start
+from tests.conftest import Start, until
 from tests.faults.bench import MODELS, Benches
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import PATIENCE, SSE, Act, Upstream, chat, chunked, text, whole_reply
@@ -99,13 +99,6 @@ def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
         assert upstream.seen[0].body == asked
 
 
-def next_worker(running: Proxy, before: int) -> None:
-    deadline = time.monotonic() + 6 * PATIENCE
-    while running.health()["worker"] == before:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @EACH
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda each: each.name)
 def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, number: signal.Signals) -> None:
@@ -120,7 +113,7 @@ def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, 
         running.health()  # the worker has taken them
         psutil.Process(worker).parent().send_signal(number)
         if number == signal.SIGHUP:
-            next_worker(running, worker)
+            until(lambda: running.health()["worker"] != worker, 6 * PATIENCE)
         # Longer than the worker waits for heads, and for clients that keep their end open.
         assert select.select(clients, [], [], 4)[0] == []
         upstream.play(*[WHOLE] * 3)
