@@ -22,8 +22,10 @@ from tests.support.scripted import (
     Script,
     Upstream,
     answer,
+    arguments,
     chat,
     finish,
+    opened,
     stream,
     text,
     text_reply,
@@ -100,12 +102,8 @@ def test_the_line_names_the_route(
     assert known.get("upstream") == ("ok" if dialect == "passed" else None)
 
 
-def called(arguments: str, reason: str) -> Script:
-    """Return a reply with a structured call of write_file, and its finish reason."""
-    function = {"name": "write_file", "arguments": arguments}
-    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
-    chunk = json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]})
-    return stream(ROLE, f"data: {chunk}\n\n".encode(), finish(reason), DONE)
+def called(said: str, reason: str) -> Script:
+    return stream(ROLE, opened(0, "call_1", "write_file"), arguments(0, said), finish(reason), DONE)
 
 
 @pytest.mark.parametrize(

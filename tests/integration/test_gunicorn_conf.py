@@ -42,15 +42,8 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, conf: Path, threads: int) -> Iterator[int]:
-    """Run gunicorn with this many threads and the application above; yield its port."""
-    with started(folder, conf, threads) as running:
-        yield running.port
-
-
-@contextmanager
 def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
-    """Run the same; yield its process and port."""
+    """Run gunicorn with this many threads and the application above."""
     (folder / "tiny.py").write_text(APP)
     command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(conf), "--chdir", str(folder)]
     command += ["--bind", "127.0.0.1:0", "--threads", str(threads), "--worker-connections", "100", "tiny:app"]
@@ -102,9 +95,9 @@ def test_the_limits_are_set_on_tcp_listeners_and_no_others() -> None:
 
 
 def test_connections_inherit_the_limits_and_silent_ones_hold_up_nobody(tmp_path: Path) -> None:
-    with serving(tmp_path, CONF, threads=2) as port, ExitStack() as stack:
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(4)]
-        assert asked(port) == b"[30, 30]"
+    with started(tmp_path, CONF, threads=2) as running, ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", running.port))) for _ in range(4)]
+        assert asked(running.port) == b"[30, 30]"
         for client in silent:  # they are still there: nobody had to give them up for the answer
             with pytest.raises(BlockingIOError):
                 client.recv(1, socket.MSG_DONTWAIT)
@@ -140,8 +133,10 @@ def told(port: int, request: bytes) -> socket.socket:
 
 
 def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path, CONF, threads=2) as port:
-        client = told(port, b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\nConnection: close\r\n\r\n")
+    with started(tmp_path, CONF, threads=2) as running:
+        client = told(
+            running.port, b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\nConnection: close\r\n\r\n"
+        )
         with closing(client):
             for _ in range(20):
                 client.sendall(b"x" * 65536)

@@ -38,9 +38,11 @@ from tests.support.scripted import (
     Script,
     Upstream,
     answer,
+    arguments,
     chat,
     chunked,
     finish,
+    opened,
     stream,
     text,
     text_reply,
@@ -157,10 +159,7 @@ HELD: Script = stream(ROLE, text(CALL[:20]), 0.1, text(CALL[20:]), finish())
 USAGE = b'data: {"id": "a", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}\n\n'
 
 
-def called(arguments: str) -> bytes:
-    function = {"name": "write_file", "arguments": arguments}
-    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
-    return b"data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+CALLED = opened(0, "call_1", "write_file")
 
 
 def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
@@ -170,8 +169,8 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
         [*SLOW[:-1], chunked(finish()), chunked(DONE), LAST],
         [*HELD[:-1], chunked(DONE), LAST],
         text_reply(STRANGE),
-        stream(ROLE, called('{"path": "a"}'), finish("tool_calls"), USAGE, DONE),
-        stream(ROLE, called('{"path": "a", "cont'), finish("length"), DONE),
+        stream(ROLE, CALLED, arguments(0, '{"path": "a"}'), finish("tool_calls"), USAGE, DONE),
+        stream(ROLE, CALLED, arguments(0, '{"path": "a", "cont'), finish("length"), DONE),
         text_reply(),
         text_reply("Hi"),
         [answer({"error": {"message": "no", "type": "x"}}, 503)],

@@ -26,9 +26,10 @@ import pytest
 from proxy import gunicorn_conf
 from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Front, Proxy, Start, clean_environment, until
-from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
 from tests.real.processes import ROOT, answers, free_port, stop
+from tests.support.dialects import DIALECTS
 from tests.support.many_streams import Readers
+from tests.support.messages_client import CHAT, serving
 from tests.support.scripted import (
     DONE,
     HELD,
@@ -80,12 +81,13 @@ def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
     gate = Gate()
     with ExitStack() as stack:
         script = [*BEGIN, gate, *(chunked(text(f" {number}")) for number in range(20)), *END]
-        upstream = serving(stack, *[script] * 200)
+        upstream = stack.enter_context(serving(*[script] * 200))
         stack.callback(gate.open)
         front = proxy(upstream.url, "THREADS=8", "RESERVED_THREADS=2")
         readers = stack.enter_context(Readers(front.port))
         for number in range(200):
-            readers.post(ASKED[MESSAGES if number % 4 == 0 else CHAT](), MESSAGES if number % 4 == 0 else CHAT)
+            dialect = DIALECTS["messages" if number % 4 == 0 else "chat"]
+            readers.post(dialect.ask(streamed=True, tools=True), dialect.path)
         health = front.health()
         assert (health["active_requests"], health["total_buffers"]) == (200, 200)
         assert worker_of(front).num_threads() < 8 + 70  # and the pump's helpers
@@ -193,7 +195,7 @@ def test_heartbeats_and_holds_keep_their_times_on_the_pump(proxy: Start) -> None
     gate = Gate()
     with ExitStack() as stack:
         held = chunked(text(' <tool_call>\n{"name": "write_file", "argu'))
-        upstream = serving(stack, [*BEGIN, held, gate, *END])
+        upstream = stack.enter_context(serving([*BEGIN, held, gate, *END]))
         front = proxy(upstream.url, "--heartbeat", "0.2", "--hold-timeout", "0.9")
         began, data = time.monotonic(), b""
         client = stack.enter_context(Client.post(front.port, chat(tools=[WRITE_FILE])))
@@ -385,19 +387,19 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
 def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(tmp_path: Path) -> None:
     gate, trigger = Gate(), tmp_path / "now"
     with ExitStack() as stack:
-        upstream = serving(stack, *[[*BEGIN, gate, *END]] * 30)
+        upstream = stack.enter_context(serving(*[[*BEGIN, gate, *END]] * 30))
         stack.callback(gate.open)
         front = stack.enter_context(with_a_defect(tmp_path, upstream.url, trigger))
         first = front.health()["worker"]
         readers = stack.enter_context(Readers(front.port))
-        paths = [CHAT, MESSAGES] * 15
-        for path in paths:
-            readers.post(ASKED[path](), path)
+        dialects = [DIALECTS["chat"], DIALECTS["messages"]] * 15
+        for dialect in dialects:
+            readers.post(dialect.ask(streamed=True, tools=True), dialect.path)
         trigger.touch()
         readers.wait(lambda: all(each.ended for each in readers.all))
-        for path, each in zip(paths, readers.all, strict=True):
+        for dialect, each in zip(dialects, readers.all, strict=True):
             body = b"".join(re.findall(rb"[0-9a-f]+\r\n(.*?\n\n)\r\n", each.data.partition(b"\r\n\r\n")[2], re.DOTALL))
-            assert ends_in_an_error(path, body), each.data
+            assert "about to end" in dialect.stream(body).words, each.data
         front.workers(but=(first,), count=1)
         upstream.play(whole_reply("So."))
         upstream.paths["/v1/models"] = [answer({"data": []})]
