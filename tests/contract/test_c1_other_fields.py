@@ -146,7 +146,7 @@ def test_nothing_follows_the_finish(entries: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("field", ["service_tier", "x_top", "usage"])
-def test_a_sign_of_life_that_says_something_at_its_top_leaves(field: str) -> None:
+def test_an_empty_chunk_with_a_field_is_sent(field: str) -> None:
     """Only empty chunks are dropped (F64)."""
     mark = {"completion_tokens": FIRST_MARK} if field == "usage" else FIRST_MARK
     alive = {"id": "c", "choices": [delta()], field: mark}

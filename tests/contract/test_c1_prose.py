@@ -128,14 +128,14 @@ def test_whatever_the_text_is_it_comes_as_if_it_had_been_looked_into(text: str) 
 @pytest.mark.slow
 @pytest.mark.parametrize("finish", FINISHES)
 @pytest.mark.parametrize("beside", BESIDE)
-def test_so_does_all_that_is_said_beside_it(beside: str, finish: str | None) -> None:
+def test_other_fields_are_as_if_it_had_been_read(beside: str, finish: str | None) -> None:
     for text in (PROSE, "", " \n", None, [{"type": "text", "text": PROSE}], NAME, "</think>", "<thi", "{", "functio"):
         for task in TASKS.values():
             assert not differences(text, task, finish, **BESIDE[beside])
 
 
 @pytest.mark.slow
-def test_prose_is_passed_and_what_may_hold_a_call_is_not() -> None:
+def test_only_prose_is_passed_unread() -> None:
     """Otherwise the tests above compare nothing."""
     assert sum(map(passes, TEXTS)) > len(TEXTS) / 10
     assert passes(PROSE) and not passes(f"{NAME}(") and not passes(" \n")

@@ -151,7 +151,7 @@ def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
+def test_a_call_of_an_unknown_tool_is_released(form: str) -> None:
     """Soon after its first value begins, only a possible start of another marker is held."""
     text = "".join(rendered(form, "get_weather", {"zz": WORDS * 3}))
     client = Client()
@@ -164,7 +164,7 @@ def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_what_is_held_is_bounded_in_size(form: str) -> None:
+def test_held_text_is_bounded_in_size(form: str) -> None:
     """Above the bound it is released unchanged as text."""
     text = "".join(rendered(form, "bash", {"command": "x y " * 100}))
     client, bound, size = Client(engine=new_engine(max_held=200)), 200, 7

@@ -203,7 +203,7 @@ def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopp
         assert isinstance(arguments, dict)
 
 
-def test_what_a_format_cannot_tell_from_its_own_end_is_known() -> None:
+def test_values_with_their_own_end_marker_are_excluded() -> None:
     """Only values that the round trip must leave out are left out."""
     cannot = RENDERERS["qwen3_coder"].cannot
     assert cannot("a</parameter>\n</function>") and cannot("a</parameter>") and cannot("a\r")

@@ -107,7 +107,7 @@ def finish_of(reason: str, found: list[Call]) -> str:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_natural_reason_says_whether_calls_left_and_every_other_one_stays(form: str) -> None:
+def test_natural_reasons_are_corrected_and_others_stay(form: str) -> None:
     """In a stream, in a whole response, and in a stream that the proxy creates from one."""
     lead, written, meant = reply(form)
     rng = random.Random(len(written))
@@ -133,7 +133,7 @@ def test_the_same_of_structured_calls(row: ValidCall) -> None:
 
 @pytest.mark.slow
 @each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
-def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
+def test_without_calls_the_finish_is_no_tool_calls(row: NoCall) -> None:
     """Even if the server's finish reason says so."""
     rng = random.Random(row.id)
     for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):

@@ -102,14 +102,14 @@ def recorded(name: str) -> tuple[bytes, Engine]:
 
 
 @each_case("row", [row for row in ROWS[::3] if len(row.text) <= SHORT], ids=name_of, size=SIZE)
-def test_what_comes_letter_by_letter_leaves_as_it_came_or_has_a_record(row: Row) -> None:
+def test_text_letter_by_letter_is_unchanged_or_has_a_record(row: Row) -> None:
     """No chunk mixes prose with held text, so a stream changes exactly if something was repaired."""
     engine, data = row.engine(), row.body(row.text)
     assert (sent(data, reply(engine)) == data) is (ids(engine) == [])
 
 
 @each_case("row", ROWS[::3], ids=name_of, size=SIZE)
-def test_at_any_cut_a_client_reads_what_came_or_there_is_a_record(row: Row) -> None:
+def test_at_any_cut_a_reply_is_unchanged_or_has_a_record(row: Row) -> None:
     """A partly held chunk may be rebuilt, but its content is the same (C1, C2)."""
     rng = random.Random(row.id)
     engine, data = row.engine(), row.body(random_cut(row.text, rng))
@@ -122,7 +122,7 @@ def test_at_any_cut_a_client_reads_what_came_or_there_is_a_record(row: Row) -> N
 
 
 @each_case("row", ROWS[1::3], ids=name_of, size=SIZE)
-def test_a_whole_answer_leaves_as_it_came_or_has_a_record(row: Row) -> None:
+def test_a_whole_answer_is_unchanged_or_has_a_record(row: Row) -> None:
     entry = {"index": 0, "message": {"role": "assistant", "content": row.text}, "finish_reason": row.finish}
     body = json.dumps({"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [entry]}).encode()
     engine = row.engine()
@@ -131,7 +131,7 @@ def test_a_whole_answer_leaves_as_it_came_or_has_a_record(row: Row) -> None:
 
 
 @pytest.mark.parametrize("way", DAMAGE)
-def test_a_structured_call_leaves_as_it_came_or_has_a_record(way: str) -> None:
+def test_a_structured_call_is_unchanged_or_has_a_record(way: str) -> None:
     """This holds for any damage. A call that cannot be finished ends in an error."""
     rng = random.Random(way)
     for row in rng.sample(VALID, 12):
@@ -145,7 +145,7 @@ def test_a_structured_call_leaves_as_it_came_or_has_a_record(way: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*STREAMS, *WHOLES])
-def test_what_a_server_sent_leaves_as_it_came_or_has_a_record(name: str) -> None:
+def test_a_recording_is_unchanged_or_has_a_record(name: str) -> None:
     data, engine = recorded(name)
     if name in WHOLES:
         given = answer_as_answer(data, read_whole(data), engine, ChatDialect(OPTIONS))
@@ -186,7 +186,7 @@ def check_crash(data: bytes, new: Callable[[], Engine], rng: random.Random) -> b
 
 
 @each_case("row", ROWS[3::4], ids=name_of, size=SIZE)
-def test_if_the_engine_raises_the_reply_goes_on_as_it_came_or_ends_in_an_error(row: Row) -> None:
+def test_a_crash_continues_or_is_an_error(row: Row) -> None:
     rng = random.Random(row.id)
     check_crash(row.body(random_cut(row.text, rng)), row.engine, rng)
 
@@ -199,7 +199,7 @@ def test_if_it_raises_in_a_text_letter_by_letter_all_of_that_leaves(row: Row) ->
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_if_it_raises_in_what_a_server_sent_that_goes_on_or_ends_in_an_error(name: str) -> None:
+def test_a_crash_in_a_recording_continues_or_is_an_error(name: str) -> None:
     rng = random.Random(name)
     for _ in range(3):
         check_crash(recorded(name)[0], lambda: recorded(name)[1], rng)

@@ -191,13 +191,13 @@ def test_the_next_turn_begins_with_this_one(dialect: str, seed: int) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", range(len(HISTORIES)))
-def test_so_does_the_turn_behind_one_that_was_only_thought(dialect: str, seed: int) -> None:
+def test_the_turn_after_reasoning_alone_begins_with_it(dialect: str, seed: int) -> None:
     """Whether the reasoning is sent back or not."""
     first, second = Turn((), "one", "", "hm", "", ()), Turn((), "two", "", "", "done", ())
     check_growth(Talk(new_talk(seed).tools, (first, first, second), seed), dialect, seed)
 
 
-def test_the_same_request_goes_up_as_the_same_bytes_whatever_came_between() -> None:
+def test_the_same_request_is_always_sent_as_the_same_bytes() -> None:
     """The client's request is not modified."""
     asked = [
         (body, dialect, seed) for dialect in DIALECTS for seed in TALKS for body in requests(new_talk(seed), dialect)

@@ -192,7 +192,7 @@ PATIENT = settings(
 @pytest.mark.parametrize("way", DAMAGE)
 @PATIENT
 @given(data=st.data(), seed=st.integers(0, 10_000), more=st.sampled_from(sorted(DAMAGE)), stopped=st.booleans())
-def test_c9_what_leaves_was_written(way: str, data: st.DataObject, seed: int, more: str, stopped: bool) -> None:
+def test_c9_every_value_sent_was_written(way: str, data: st.DataObject, seed: int, more: str, stopped: bool) -> None:
     kind = data.draw(TOOLS | PLAIN)
     text = data.draw(texts_of(data.draw(kind.values)))
     broken = DAMAGE[more](DAMAGE[way](text, seed), seed // 7)
@@ -212,7 +212,7 @@ def test_c9_what_leaves_was_written(way: str, data: st.DataObject, seed: int, mo
         ('{"b": "y", "a": "x"}', {"a": "y", "b": "z"}),
     ],
 )
-def test_what_was_not_written_is_seen(text: str, values: Any) -> None:
+def test_invented_values_are_detected(text: str, values: Any) -> None:
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
     found = repaired(schema, "{}")
     assert found is not None
@@ -221,7 +221,7 @@ def test_what_was_not_written_is_seen(text: str, values: Any) -> None:
     assert not fault(schema, text, Repaired(found.name, found.tool, "{}", {}, (), 0))
 
 
-def test_enough_of_what_is_broken_is_repaired() -> None:
+def test_enough_damage_is_repaired() -> None:
     """Otherwise the property is not tested."""
     schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
     text = json.dumps({"path": 'say "hi"\n', "limit": 5})

@@ -219,7 +219,7 @@ def test_f30_arguments_are_written_as_python_or_nearly_json(arguments: str, valu
 
 @pytest.mark.parametrize("before", ["json\n", "```json\n", "bash", "<arguments>", "Here they are: ", ""])
 @pytest.mark.parametrize("behind", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
-def test_f31_something_stands_around_the_arguments(before: str, behind: str) -> None:
+def test_f31_there_is_text_around_the_arguments(before: str, behind: str) -> None:
     """Short markup, a word or a surplus brace is dropped. The object is unchanged."""
     got = argued("bash", before + LS + behind, cuts=2)
     assert (got.calls, got.text) == ([("bash", LS)], "")

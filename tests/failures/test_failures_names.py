@@ -87,7 +87,7 @@ def test_f37_a_call_has_no_name() -> None:
         assert both_ways("", arguments, tools=AGENT, policy=table).names == ()
 
 
-def test_f38_the_name_comes_behind_the_arguments() -> None:
+def test_f38_the_name_follows_the_arguments() -> None:
     """The call is held until it has a name. Two calls are kept apart."""
     late: list[list[dict[str, Any]]] = [
         [piece(0, LS[:5], id="a"), piece(0, LS[5:]), piece(0, name="bash")],

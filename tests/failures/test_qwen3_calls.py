@@ -71,7 +71,7 @@ def test_each_rule_of_the_guide_acts(inside: Inside, name: str, values: Any, new
 
 
 @pytest.mark.parametrize(("name", "values"), TABLE)
-def test_each_row_of_the_table_tells_a_call_without_a_name(inside: Inside, name: str, values: Any) -> None:
+def test_each_row_of_the_table_infers_a_name(inside: Inside, name: str, values: Any) -> None:
     text = json.dumps(values)
     seen = streamed(inside, *(calls(piece(0, part)) for part in (text[:7], text[7:])), ends("tool_calls"))
     assert values_of(seen) == [(name, {**values, **ADDED.get(name, {})})]

@@ -138,7 +138,7 @@ def test_a_recorded_stream_gives_the_calls_that_the_model_made(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_client_reads_what_came_if_nothing_needs_a_repair(name: str) -> None:
+def test_a_clean_recording_is_unchanged(name: str) -> None:
     """Contract C1: text, reasoning, arguments and finish are the same, and nearly all events are the very bytes."""
     data = (FOLDER / name).read_bytes()
     given = through(name, [data])

@@ -74,14 +74,14 @@ def test_without_a_key_nothing_is_asked_or_read(method: str, path: str, given: d
 
 @pytest.mark.parametrize("path", ["/", "/health", "/_health", "/_ready", "/for/openclaw/"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_what_says_only_that_it_is_there_needs_no_key(path: str, method: str) -> None:
+def test_health_paths_need_no_key(path: str, method: str) -> None:
     with Upstream() as server:
         server.paths = {"/health": [answer(b"")]}
         client, _ = front(server.url, access())
         assert client.open(path, method=method).status_code == 200
 
 
-def test_a_key_that_opens_may_tell_a_client_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_may_select_the_client(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "proxy")
     keys = Keys((ClientKey("alice", digest("secret-of-alice"), client="agent"),))
     with Upstream(FINE) as server:
@@ -137,7 +137,7 @@ def test_a_key_may_use_no_other_model(path: str, body: Any) -> None:
     )
 
 
-def test_what_counts_is_the_name_that_the_model_server_gets() -> None:
+def test_limits_apply_to_the_upstream_name() -> None:
     rules = "aliases: {tiny: big, small: tiny}"
     with Upstream(FINE, FINE) as server:
         client, _ = front(server.url, access(models=("tiny",)), rules)
@@ -179,7 +179,7 @@ def test_a_form_names_no_model_that_could_be_checked() -> None:
 
 
 @pytest.mark.parametrize("path,kind", [(CHAT, "rate_limit_error"), (MESSAGES, "rate_limit_error")])
-def test_a_key_has_so_many_requests_a_minute(path: str, kind: str) -> None:
+def test_a_key_has_a_rate_limit(path: str, kind: str) -> None:
     body = ask(model="tiny", stream=False) if path == MESSAGES else WHOLE
     with Upstream(*[whole_reply("a")] * 3) as server:
         server.paths = {"/v1/models": MODELS}
@@ -192,7 +192,7 @@ def test_a_key_has_so_many_requests_a_minute(path: str, kind: str) -> None:
     assert client.get("/health").status_code == 200
 
 
-def test_a_wrong_key_uses_up_nobodys_share() -> None:
+def test_a_wrong_key_uses_no_limit() -> None:
     with Upstream(whole_reply("a")) as server:
         client, _ = front(server.url, access(requests_per_minute=1))
         assert [client.post(CHAT, json=WHOLE, headers=bearer("wrong")).status_code for _ in range(3)] == [401] * 3
@@ -201,7 +201,7 @@ def test_a_wrong_key_uses_up_nobodys_share() -> None:
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/completions"])
-def test_a_key_has_so_many_requests_under_way(path: str, streamed: bool) -> None:
+def test_a_key_has_a_concurrency_limit(path: str, streamed: bool) -> None:
     body = ask(model="tiny", stream=streamed) if path == MESSAGES else chat(stream=streamed)
     with Upstream() as server:
         gate = server.gate()

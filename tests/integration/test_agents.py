@@ -62,7 +62,7 @@ def settled(agent: Agent, server: inside.Server, home: Path) -> tuple[list[str],
 class TestAgent:
     @pytest.mark.slow
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
-    def test_what_it_is_told_is_what_setup_says(self, agent: Agent, tmp_path: Path) -> None:
+    def test_agents_are_configured_as_by_setup(self, agent: Agent, tmp_path: Path) -> None:
         """A server without a proxy is told of in the very files and variables that the command makes for one."""
         with Upstream() as server:
             server.paths = {

@@ -27,7 +27,7 @@ def client() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield near, far
 
 
-def test_what_the_client_sends_meanwhile_wakes_nobody(client: tuple[socket.socket, socket.socket]) -> None:
+def test_a_pipelined_request_does_not_wake_the_poll(client: tuple[socket.socket, socket.socket]) -> None:
     """A pipelined request waits in the client's socket; the poll must not spin on it."""
     near, far = client
     far.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -51,7 +51,7 @@ def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
         assert time.thread_time() - spent < 0.1
 
 
-def test_what_the_reader_takes_is_no_silence_of_the_servers() -> None:
+def test_the_readers_time_is_not_counted_as_silence() -> None:
     """A driven stream that waited long for a thread is not late: what came meanwhile is looked at first."""
     with Upstream() as server:
         gate = server.gate()

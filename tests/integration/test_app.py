@@ -70,7 +70,7 @@ def test_any_other_path_is_a_404_that_names_the_paths_and_the_setting(inside: In
 
 
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
-def test_a_listed_path_takes_the_methods_that_go_up_and_no_others(inside: Inside, prefix: str) -> None:
+def test_a_listed_path_allows_only_forwarded_methods(inside: Inside, prefix: str) -> None:
     with Upstream(*[[answer({"a": 1})]] * 5) as server:
         client = inside(server.url, pass_through=("/v1/own",))
         for method in ("GET", "HEAD", "POST", "PUT", "DELETE"):
@@ -213,7 +213,7 @@ def test_a_compressed_body_is_a_415(inside: Inside, path: str) -> None:
     error_of(response)
 
 
-def test_only_the_allowlist_of_headers_goes_up(inside: Inside) -> None:
+def test_only_allowed_headers_are_forwarded(inside: Inside) -> None:
     dropped = {
         **{"Host": "evil.example", "Cookie": "a=b", "X-Foo": "1", "X-Forwarded-For": "1.2.3.4"},
         **{"User-Agent": "agent/1", "Accept-Encoding": "gzip", "Connection": "x-foo"},
@@ -256,7 +256,7 @@ def test_only_meaningful_upstream_headers_are_returned(inside: Inside, streamed:
     assert {name: response.headers[name] for name in kept} == kept
 
 
-def test_a_header_that_cannot_go_up_is_no_502(inside: Inside) -> None:
+def test_an_invalid_client_header_is_no_502(inside: Inside) -> None:
     """Section 3: header values that cannot be sent are validated or dropped before the call."""
     with Upstream(whole_reply("a")) as server:
         headers = {"Authorization": "Bearer k\u00e9\u2603".encode().decode("latin-1")}

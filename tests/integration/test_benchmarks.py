@@ -40,7 +40,7 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.benchmarks
-def test_what_is_held_is_measured_beside_nginx_and_an_older_tree() -> None:
+def test_held_figures_are_measured_against_nginx_and_another_tree() -> None:
     """Every answer was right, a live call's as well, and each number is told as met, as not met, or not measured."""
     done, rows = ran("held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD")
     assert rows[0][-2:] == ["HEAD", "proxy"]

@@ -103,7 +103,7 @@ def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_ag
 
 @pytest.mark.parametrize("second", [guided(), told("I cannot.")])
 @pytest.mark.parametrize("before", ["", BEFORE])
-def test_a_responses_client_sees_one_response_behind_heartbeats(inside: Inside, before: str, second: Script) -> None:
+def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, before: str, second: Script) -> None:
     """The numbers of its events go on from those of the heartbeats of the second try."""
     tool = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
     body = ask_response(tools=[tool], stream=True)
@@ -123,7 +123,7 @@ def test_a_responses_client_sees_one_response_behind_heartbeats(inside: Inside, 
     assert text_of(made).strip() == (before if calls else before + CALL).strip()
 
 
-def test_where_a_thought_and_a_text_have_left_nothing_is_thought_behind_them(inside: Inside) -> None:
+def test_no_reasoning_follows_sent_text(inside: Inside) -> None:
     rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
     with upstream(told(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
@@ -210,7 +210,7 @@ TEXT = 'models: [{match: "*", broken_calls: text}]'
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("message", NOT_ASKED, ids=map(str, range(len(NOT_ASKED))))
-def test_what_is_no_broken_call_at_the_end_is_not_asked_for_again(inside: Inside, message: str, streamed: bool) -> None:
+def test_only_a_broken_call_at_the_end_is_requested_again(inside: Inside, message: str, streamed: bool) -> None:
     """And leaves as where no call is asked for again."""
     with upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
         one = inside(server.url).post(CHAT, json=asked(streamed)).data
@@ -278,7 +278,7 @@ def test_without_a_second_call_the_first_reply_stays(inside: Inside, second: Scr
     assert found["calls"] == [] and found["usage"] == usage(10, 1)
 
 
-def test_the_text_before_the_call_leaves_at_once(inside: Inside) -> None:
+def test_the_text_before_the_call_is_sent_immediately(inside: Inside) -> None:
     with upstream() as server:
         gate = server.gate()
         parts = [ROLE, *(text(CALL[at : at + 5]) for at in range(0, len(CALL), 5))]

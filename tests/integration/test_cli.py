@@ -177,7 +177,7 @@ def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split("\n")[0], done.stderr) == (1, "no call", "")
 
 
-def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
+def test_a_port_in_use_is_reported_before_gunicorn_starts(folder: Path) -> None:
     with listening() as port, listening() as upstream:
         done = command("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
     assert done.returncode == 2

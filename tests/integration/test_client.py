@@ -35,7 +35,7 @@ def received(call: UpstreamCall) -> bytes:
     return b"".join(parts)
 
 
-def test_nothing_goes_up_that_was_not_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_given_headers_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Facts 9 and U16: no netrc, no proxies or CA of the environment, no compression, only the headers given."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login thief password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -163,7 +163,7 @@ def test_tls_to_a_server_that_speaks_none_is_unreachable() -> None:
         ModelServer(ServerOptions(f"https://127.0.0.1:{port}")).open("GET", "/x", {})
 
 
-def test_a_tls_handshake_that_hangs_is_given_up_after_the_connect_timeout_and_says_so() -> None:
+def test_a_hanging_tls_handshake_times_out() -> None:
     """U2: nothing was sent; the send timeout has nothing to do with it."""
     with accepting() as port:
         began = time.monotonic()

@@ -59,7 +59,7 @@ def test_bytes_after_an_unfinished_stream_are_an_error(inside: Inside, step: int
 
 
 @pytest.mark.parametrize("step", [3, 10**6])
-def test_a_connection_that_breaks_behind_a_stream_that_is_done_is_an_error_as_ever(inside: Inside, step: int) -> None:
+def test_a_reset_after_a_finished_stream_is_an_error(inside: Inside, step: int) -> None:
     """C4: junk behind the coding does not hide that the body has not ended."""
     script = streamed("gzip", gzip.compress(b"".join(EVENTS), mtime=0) + b"junk", step)[:-1]
     with Upstream([*script, Act.RST]) as server:

@@ -31,7 +31,7 @@ def replay() -> Iterator[str]:
 
 class TestRealServer:
     @pytest.mark.parametrize("case", CASES, ids=FORMS)
-    def test_the_recordings_are_what_it_sends(self, real: str, replay: str, case: Case) -> None:
+    def test_the_recordings_match_the_server(self, real: str, replay: str, case: Case) -> None:
         """But for ids and times, the replay tells an agent what the server tells it today."""
         now, recorded = ask(real, case.agent, case.script), ask(replay, case.agent, case.script)
         assert (now.text, now.finish) == (recorded.text, recorded.finish)

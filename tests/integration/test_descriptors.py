@@ -36,7 +36,7 @@ def _tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 
 @pytest.mark.slow
-def test_a_start_with_few_descriptors_says_how_many_streams_they_are_enough_for(tight: Front) -> None:
+def test_a_start_with_few_descriptors_warns_of_the_stream_limit(tight: Front) -> None:
     (warning,) = [line for line in tight.proxy.log.read_text().splitlines() if "max_streams" in line]
     assert "warning" in warning and str(FILES) in warning
 

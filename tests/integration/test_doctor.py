@@ -339,7 +339,7 @@ CASES: Mapping[str, Case] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_found_is_what_is_there(name: str) -> None:
+def test_findings_match_the_server(name: str) -> None:
     chosen = CASES[name]
     report = examined(chosen.behaviour)
     assert bad(report) == (HEALTHY | chosen.more) - chosen.less
@@ -394,7 +394,7 @@ def test_a_server_that_has_models_and_no_chat_is_of_no_use(answer: Result, why: 
     assert report.entry == "" and report.verdict == "No agent can work with this server."
 
 
-def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> None:
+def test_the_report_has_its_costs_and_the_server_is_unchanged() -> None:
     with ModelServer(FINE) as server:
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
@@ -449,7 +449,7 @@ def test_where_the_template_drops_tools_and_calls_only_another_template_is_advis
     assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.url}"
 
 
-def test_what_is_undecided_is_one_line() -> None:
+def test_undecided_probes_are_one_line() -> None:
     report = examined(replace(FINE, calls=False))
     assert "kinds of calls" not in report.verdict, "a kind that is not decided cannot be counted"
     undecided = [line for line in lines(report) if line.startswith("not decided: ")]
@@ -488,7 +488,7 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
     ],
 )
-def test_the_entry_says_what_fixes_it(behaviour: Behaviour, entry: dict[str, Any]) -> None:
+def test_the_entry_has_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
     report = examined(behaviour)
     if not entry:
         assert report.entry == ""
@@ -520,7 +520,7 @@ def test_a_refused_key_is_named_by_its_place() -> None:
             examine(ask, "", builtin(), lambda text: None)
 
 
-def test_what_follows_the_end_of_the_time_is_not_examined() -> None:
+def test_probes_after_the_time_limit_are_skipped() -> None:
     """Nor is a probe of which one answer is missing: nothing is reported of what was seen in part."""
     ended = threading.Event()
 

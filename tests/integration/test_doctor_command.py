@@ -60,7 +60,7 @@ def test_one_that_answers_nonsense(script: bytes, capsys: pytest.CaptureFixture[
         assert told(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
 
 
-def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_reports_harm(capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(FINE) as server:
         assert main(["doctor", "--upstream", server.url]) == 0
         out, err = capsys.readouterr()
@@ -85,7 +85,7 @@ def test_the_key_is_only_sent_upstream(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert out.count(f"Not for the key {'*' * 16}.") >= 2
 
 
-def test_what_a_server_says_cannot_act_on_the_terminal_or_begin_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_text_is_escaped_for_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(replace(FINE, name="m\ndoes harm:\n- x", version="1\x1b[2J\x07\u202e2")) as server:
         main(["doctor", "--upstream", server.url])
     out, _ = capsys.readouterr()
@@ -180,7 +180,7 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
         (["--key-env", "NO_SUCH_KEY"], "--key-env: the variable 'NO_SUCH_KEY' is not set"),
     ],
 )
-def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_options_are_errors(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", *words]) == 2
     assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
 

@@ -139,7 +139,7 @@ def test_a_whole_answer_survives_a_defect(
     assert (response.status_code, response.data) == (200, body)
 
 
-def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(inside: Inside) -> None:
+def test_removed_fields_stay_removed_in_rebuilt_chunks(inside: Inside) -> None:
     """A1: `clean` holds for what passes and for what the proxy writes itself."""
     both = delta({"reasoning": "hm", "content": "I will. <tool_call>"})
     with Upstream(stream(ROLE, both, text(HERMES.removeprefix("I will.\n<tool_call>")), finish(), DONE)) as server:
@@ -148,7 +148,7 @@ def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(in
 
 
 @pytest.mark.parametrize("words", ["So", "So it"])
-def test_a_defect_of_the_proxy_is_a_status_and_behind_a_text_an_error_event(
+def test_a_defect_is_a_status_or_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, words: str
 ) -> None:
     """C6: only the log says what it was."""

@@ -67,7 +67,7 @@ def test_a_whole_answer_that_needs_nothing_leaves_as_the_very_bytes(inside: Insi
     assert response.headers["Content-Type"] == "application/json"
 
 
-def test_what_arrives_in_one_write_leaves_in_one_piece(inside: Inside) -> None:
+def test_one_write_is_forwarded_in_one_piece(inside: Inside) -> None:
     with Upstream() as server:
         gate = server.gate()
         first, second = ROLE + text("Hi "), text("b") + text("c") + text("d")
@@ -144,12 +144,12 @@ def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> Non
 
 
 @pytest.mark.parametrize("value", ["text/event-stream", "TEXT/EVENT-STREAM; charset=utf-8", "text/event-stream;x"])
-def test_a_stream_is_told_by_its_content_type_in_any_case(inside: Inside, value: str) -> None:
+def test_the_content_type_of_a_stream_is_case_insensitive(inside: Inside, value: str) -> None:
     with Upstream([head(200, {"Content-Type": value}), ROLE, text("a"), finish(), DONE]) as server:
         assert inside(server.url).post(CHAT, json=chat()).data == ROLE + text("a") + finish() + DONE
 
 
-def test_text_held_too_long_is_let_go(inside: Inside) -> None:
+def test_text_held_too_long_is_released(inside: Inside) -> None:
     """C2: the bound in time."""
     with Upstream() as server:
         gate = server.gate()

@@ -271,7 +271,7 @@ def test_u8_it_points_elsewhere(usual: Bench, dialect: Dialect, streamed: bool, 
 @EACH
 @MODES
 @table(scripts.NO_SUCCESS)
-def test_u9_its_success_is_none(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
+def test_u9_its_success_is_invalid(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
     usual.ask(dialect, fault[0], streamed=streamed).fails(fault[1])
 
 
@@ -470,7 +470,7 @@ def test_u14_any_form_of_a_whole_answer_is_read(usual: Bench, dialect: Dialect, 
 
 
 @EACH
-def test_u14_a_whole_answer_with_a_bom_is_read_or_told(usual: Bench, dialect: Dialect) -> None:
+def test_u14_a_whole_answer_with_a_bom_is_read_or_an_error(usual: Bench, dialect: Dialect) -> None:
     given = usual.ask(dialect, [answer(b"\xef\xbb\xbf" + COMPLETION)], streamed=False)
     assert given.fails(502) if given.status != 200 else given.succeeds().finish == "calls"
 
@@ -613,7 +613,7 @@ def test_u16_repeated_headers(
 
 @EACH
 @MODES
-def test_u16_a_length_beside_chunks_is_not_believed(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_u16_a_length_next_to_chunks_is_ignored(usual: Bench, dialect: Dialect, streamed: bool) -> None:
     body = b"".join(REPLY) if streamed else COMPLETION
     kind = {"Content-Type": "text/event-stream"} if streamed else JSON
     script = [head(200, {**kind, **CHUNKED, "Content-Length": "7"}), chunked(body), LAST]
@@ -786,7 +786,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
 @pytest.mark.slow
 @EACH
 @table(scripts.HALVES)
-def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Dialect, fault: bytes) -> None:
+def test_k3_an_unfinished_request_blocks_no_one(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """As many as there are threads; they lose them when their time is over."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", f"STALL_SECONDS={HELD:g}", "BODY_SECONDS=1", "HEAD_SECONDS=1")
     sent = fault.replace(b"PATH", dialect.path.encode())
@@ -1047,7 +1047,7 @@ def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: by
     ],
     ids=["SIGHUP", "SIGTERM", "SIGTERM behind SIGHUP"],
 )
-def test_p1_it_is_told_to_end(proxy: Start, numbers: tuple[signal.Signals, ...]) -> None:
+def test_p1_it_is_terminated(proxy: Start, numbers: tuple[signal.Signals, ...]) -> None:
     """Streams of all dialects end in the error event, and who waits for an answer is told to come again."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())

@@ -70,7 +70,7 @@ def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dres
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_with_prose_behind_it_is_text_in_both_fronts(form: str) -> None:
+def test_each_form_before_prose_is_text(form: str) -> None:
     """C3."""
     text = FORMS[form](*CALLS[0]) + "\nThis lists the files."
     for seen in (*in_chat(text, TOOLS), *in_translations(text, TOOLS)):

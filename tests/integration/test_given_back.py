@@ -74,7 +74,7 @@ def test_a_request_leaves_no_cycles(inside: Inside, garbage: list[Any], dialect:
 
 
 @pytest.mark.parametrize("server_does", ["streamed", "whole", "broken off"])
-def test_nothing_of_what_the_live_page_keeps_does_either(garbage: list[Any], server_does: str) -> None:
+def test_the_live_page_leaves_no_cycles(garbage: list[Any], server_does: str) -> None:
     body = DIALECTS["chat"].ask(streamed=server_does != "whole", tools=True)
     with Upstream() as server, live_page(server.url, audit_values=True) as page:
         server.play(*[scripts(CALL)[server_does]] * 8)

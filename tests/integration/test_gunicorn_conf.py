@@ -94,7 +94,7 @@ def test_the_limits_are_set_on_tcp_listeners_and_no_others() -> None:
         assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT) >= 5
 
 
-def test_connections_inherit_the_limits_and_silent_ones_hold_up_nobody(tmp_path: Path) -> None:
+def test_silent_connections_block_no_one(tmp_path: Path) -> None:
     with started(tmp_path, CONF, threads=2) as running, ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", running.port))) for _ in range(4)]
         assert asked(running.port) == b"[30, 30]"

@@ -48,7 +48,7 @@ def asked(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {**chat(tools=[tool()], **more), "messages": messages}
 
 
-def test_a_broken_call_goes_up_repaired_and_all_else_as_it_came(inside: Inside) -> None:
+def test_only_the_broken_call_of_a_request_is_changed(inside: Inside) -> None:
     """F79."""
     with Upstream(whole_reply("Hi")) as server:
         response = inside(server.url).post(CHAT, json=asked(BROKEN, stream=False))
@@ -67,7 +67,7 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("source", SHOWN)
-def test_the_family_is_what_the_rules_or_the_server_show(inside: Inside, source: str) -> None:
+def test_the_family_is_from_the_rules_or_the_server(inside: Inside, source: str) -> None:
     """Gemma 2 takes no system message: the first request is healed, in both dialects."""
     card, props, rules = SHOWN[source]
     with Upstream(*[whole_reply("Hi")] * 2) as server:
@@ -80,7 +80,7 @@ def test_the_family_is_what_the_rules_or_the_server_show(inside: Inside, source:
     assert sent == [[user("mks1 rules\n\nmku1 question")]] * 2
 
 
-def test_a_healthy_conversation_goes_up_as_the_very_bytes(inside: Inside) -> None:
+def test_a_healthy_conversation_is_unchanged(inside: Inside) -> None:
     """C1."""
     body = json.dumps(asked(turn(calls())), indent=1).encode()
     with Upstream(OK) as server:
@@ -114,7 +114,7 @@ def test_the_lesson_of_a_refusal_is_kept(
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
-def test_what_a_server_without_a_parser_refuses_next_is_healed_too(inside: Inside) -> None:
+def test_a_refusal_after_a_missing_parser_is_healed(inside: Inside) -> None:
     """vLLM looks for its parser before it asks the template: it refuses the same request for one, then the other."""
     body = asked([user(), user("mku2")])
     rules = 'models: [{match: "*", server: vllm}]'
@@ -202,7 +202,7 @@ def test_each_healing_is_off_by_a_word(off: str, inside: Inside) -> None:
         assert server.seen[0].json == body
 
 
-def test_a_picture_for_a_model_that_reads_text_is_told(inside: Inside) -> None:
+def test_a_picture_for_a_text_model_is_replaced(inside: Inside) -> None:
     with Upstream(refused("At most 0 image(s) may be provided in one prompt."), OK) as server:
         inside(server.url).post(CHAT, json=asked(PICTURE))
         told = server.seen[1].json["messages"][0]["content"]
@@ -246,7 +246,7 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert counted == sent, "what is counted is what goes up"
 
 
-def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
+def test_tokenize_gets_the_healed_request(inside: Inside) -> None:
     """The same in `/tokenize`; what needs nothing, or is no conversation, passes as the very bytes."""
     whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
     bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
@@ -291,7 +291,7 @@ def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: In
     assert sent == [None, "", "Hm."]
 
 
-def test_a_repeated_call_is_logged_and_the_model_is_told(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
+def test_a_repeated_call_is_logged_and_reported_to_the_model(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
     """F92."""
     conversation = [user()]
     counts = []
@@ -364,7 +364,7 @@ USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {inc
 
 
 @pytest.mark.parametrize("given", [None, {"include_usage": True}, {"include_usage": False}])
-def test_a_rule_asks_for_the_usage_and_only_who_asked_sees_it(given: dict[str, bool] | None, inside: Inside) -> None:
+def test_usage_requested_by_a_rule_is_hidden(given: dict[str, bool] | None, inside: Inside) -> None:
     """F59, F61: what the client says itself, a default does not change."""
     used = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
     counts = event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": used})

@@ -75,7 +75,7 @@ def test_reasoning_in_the_middle_of_a_call_in_text_comes_before_the_call() -> No
     assert "".join(said).startswith("a\n<tool_call>hm")
 
 
-def test_reasoning_behind_text_that_may_repeat_a_call_does_not_overtake_it() -> None:
+def test_reasoning_does_not_overtake_text_that_may_repeat_a_call() -> None:
     call = [calls(piece(0, '{"command": "ls"}', "bash", "a"))]
     for text in ('{"comm', "{", ' {"command"'):
         chunks = [*call, says(text), thinks("hm"), says("b"), ends("tool_calls")]
@@ -88,7 +88,7 @@ def test_reasoning_behind_text_that_may_repeat_a_call_does_not_overtake_it() -> 
     assert [event.text for event in events if isinstance(event, Text | Reasoning)] == ["hm"]
 
 
-def test_a_client_that_has_them_apart_gets_reasoning_at_once() -> None:
+def test_separate_reasoning_is_not_delayed() -> None:
     """C2: nothing waits that need not."""
     engine = new_engine()
     engine.feed(says("a <tool_call>"))

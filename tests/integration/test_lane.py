@@ -232,7 +232,7 @@ def _without_ids(data: bytes) -> bytes:
     return re.sub(rb'[0-9a-f]{24,}|"(?:created|completed)_at":[0-9.]+', b"", data)
 
 
-def test_a_reset_in_the_lane_is_told_as_everywhere(inside: Inside) -> None:
+def test_a_reset_in_the_lane_is_an_error(inside: Inside) -> None:
     with Upstream() as upstream:
         client = inside(upstream.url)
         driven = drive(client, upstream, [begun(*BEGIN), chunked(ALL), Act.RST])

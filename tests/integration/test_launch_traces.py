@@ -216,7 +216,7 @@ def test_an_agent_that_cannot_be_started_leaves_nothing(place: Place, real: Prox
 
 
 @pytest.mark.slow
-def test_a_permanent_configuration_stays_what_it_was(place: Place, real: Proxy) -> None:
+def test_a_permanent_configuration_is_unchanged(place: Place, real: Proxy) -> None:
     """One that `setup --write` wrote can still be undone behind a launch."""
     settle("pi", place)
     before = tree(place.home)

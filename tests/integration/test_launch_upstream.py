@@ -151,7 +151,7 @@ def test_the_verdict_is_printed_when_the_agent_exits(
 
 
 @pytest.mark.slow
-def test_a_proxy_that_cannot_start_is_told_in_one_line(server: Upstream, home: Path) -> None:
+def test_a_proxy_that_cannot_start_is_one_line(server: Upstream, home: Path) -> None:
     """Also if something else listens at the URL."""
     wrong = home / "wrong.yaml"
     wrong.write_text("models: 7\n")
@@ -162,14 +162,14 @@ def test_a_proxy_that_cannot_start_is_told_in_one_line(server: Upstream, home: P
         assert err.startswith("vllm-tool-proxy: error: the proxy did not start: ") and err.count("\n") == 1
 
 
-def test_a_url_that_cannot_be_used_is_told_as_serve_tells_it(home: Path) -> None:
+def test_an_unusable_url_is_reported_as_by_serve(home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err.startswith("vllm-tool-proxy: error: --upstream: 'nonsense' cannot be used; ") and err.count("\n") == 1
 
 
-def test_a_log_that_cannot_be_written_is_told_in_one_line(server: Upstream, home: Path) -> None:
+def test_an_unwritable_log_is_one_line(server: Upstream, home: Path) -> None:
     (home / ".local").write_text("")
     url = f"http://127.0.0.1:{free_port()}"
     told = f"{log_of(home, url)} cannot be written (Not a directory)"
@@ -178,7 +178,7 @@ def test_a_log_that_cannot_be_written_is_told_in_one_line(server: Upstream, home
 
 
 @pytest.mark.slow
-def test_a_model_server_that_is_not_there_is_told_in_one_line(home: Path) -> None:
+def test_a_missing_model_server_is_one_line(home: Path) -> None:
     """And the proxy that was started for it does not stay."""
     url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))

@@ -65,7 +65,7 @@ def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
 
 
-def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> None:
+def test_healings_are_shown_as_such(server: Upstream) -> None:
     script(server, whole_reply("a"))
     with live_page(server.url, "models: [{match: '*', heal: {on: [one_system]}}]", audit_values=True) as page:
         system = [{"role": "system", "content": "A"}, {"role": "system", "content": "B"}]
@@ -76,7 +76,7 @@ def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> Non
     assert '"A"' in repair["before"] and "A" in repair["after"]
 
 
-def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> None:
+def test_errors_before_and_after_the_first_byte_are_shown(server: Upstream) -> None:
     script(server, [answer({"error": {"message": "no"}}, 400)], stream(ROLE, text("a")))
     with live_page(server.url) as page:
         page.client.post(CHAT, data=b"{", content_type="application/json")
@@ -86,7 +86,7 @@ def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> N
     assert statuses == [(400, True), (400, True), (200, True)]
 
 
-def test_what_is_no_request_for_a_model_is_not_told(server: Upstream) -> None:
+def test_only_model_requests_are_shown(server: Upstream) -> None:
     script(server, whole_reply("a"))
     with live_page(server.url) as page:
         for path in ("/health", "/v1/models", "/nothing", "/_ui"):
@@ -160,7 +160,7 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
     assert b"audit_values" in saved.data
 
 
-def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -> None:
+def test_kept_values_are_hidden_once_audit_values_is_off(server: Upstream) -> None:
     said = "something-that-was-said"
     script(server, text_reply(CALL.replace("hi", said)))
     with live_page(server.url, audit_values=True) as page:
@@ -178,7 +178,7 @@ def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -
     assert (story["steps"], story["reading"], story["values"], answer_status) == ([], [], False, 404)
 
 
-def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> None:
+def test_the_story_has_the_reason_of_a_rejected_call(server: Upstream) -> None:
     script(server, NO_CALL)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
@@ -257,7 +257,7 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
 
 
 @rows(__file__, "path")
-def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
+def test_an_unknown_page_is_a_404(server: Upstream, path: str) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
@@ -273,7 +273,7 @@ def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @rows(__file__, "told")
-def test_without_one_no_other_page_and_nobody_else_may(server: Upstream, path: str, told: dict[str, str]) -> None:
+def test_without_a_key_other_pages_and_hosts_are_refused(server: Upstream, path: str, told: dict[str, str]) -> None:
     with live_page(server.url) as page:
         refused = page.client.get(path, environ_overrides={**LOCAL, **told})
         assert refused.status_code == 403
@@ -294,7 +294,7 @@ def test_with_a_key_a_browser_is_asked_for_it_even_here(server: Upstream, path: 
 
 
 @pytest.mark.parametrize("headers", [basic("se:cret"), {"Authorization": "Bearer se:cret"}, {"x-api-key": "se:cret"}])
-def test_who_has_the_key_may_from_elsewhere(server: Upstream, headers: dict[str, str]) -> None:
+def test_the_key_works_from_elsewhere(server: Upstream, headers: dict[str, str]) -> None:
     with live_page(server.url, keys=admin("se:cret")) as page:
         far = {"REMOTE_ADDR": "10.0.0.1", "HTTP_HOST": "proxy.example"}
         for path in ("/_ui", "/_ui/state"):
@@ -330,7 +330,7 @@ def test_the_password_opens_nothing_but_the_page(server: Upstream, path: str) ->
 
 
 @pytest.mark.parametrize("path", ["/_ui", "/_ui/state", "/_ui/assets/page.js", "/_ui/assets/page.css"])
-def test_what_a_browser_gets_may_load_nothing_from_elsewhere(server: Upstream, path: str) -> None:
+def test_the_page_loads_nothing_from_elsewhere(server: Upstream, path: str) -> None:
     with live_page(server.url) as page:
         headers = get(page, path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))

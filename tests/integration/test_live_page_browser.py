@@ -106,7 +106,7 @@ def test_requests_are_filtered_by_their_result_and_searched(page: Page) -> None:
     expect(rows).to_have_count(1)
 
 
-def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page) -> None:
+def test_the_text_is_shown_next_to_the_call(page: Page) -> None:
     page.locator("#request-rows tr").filter(has_text="bash").get_by_role("button").click()
     cards = page.locator("#story-body article")
     call = cards.filter(has_text="text_call")
@@ -119,7 +119,7 @@ def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page
 
 @pytest.mark.slow
 @rows(__file__, "before,after,parts")
-def test_what_differs_is_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
+def test_differences_are_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
     script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
     found = page.evaluate(script, [before, after])
     assert parts is None or found == parts
@@ -142,7 +142,7 @@ def test_a_request_opens_to_its_whole_story(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path: Path) -> None:
+def test_an_open_page_is_updated(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one, opened(chromium, one.url) as page:
         expect(page.locator("#verdict")).to_have_text("No request has ended.")
         expect(page.locator("#notes")).to_contain_text("--audit-values")
@@ -163,7 +163,7 @@ def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path
 
 
 @pytest.mark.slow
-def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_of_an_old_ring_disappear(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ring is in the file that workers share; a worker that finds it broken begins another."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with site(tmp_path) as one, opened(chromium, one.url) as page:
@@ -181,7 +181,7 @@ def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path, m
 
 
 @pytest.mark.slow
-def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Browser, tmp_path: Path) -> None:
+def test_focus_survives_an_update(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one:
         one.play(said("a"), said("b"))
         one.agent.ask()
@@ -269,7 +269,7 @@ def harmful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.slow
-def test_what_a_model_or_a_client_writes_does_nothing(chromium: Browser, harmful: Site) -> None:
+def test_hostile_text_does_nothing(chromium: Browser, harmful: Site) -> None:
     with opened(chromium, "about:blank") as page:
         complaints = watched(page, harmful.url)
         page.goto(harmful.url)

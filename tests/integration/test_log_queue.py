@@ -65,7 +65,7 @@ def ask_often(port: int, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end() -> None:
+def test_an_unread_log_blocks_nothing() -> None:
     with pipe() as (_, write), serving(stderr=write) as (process, port):
         ask_often(port, 50)
         worker = Proxy(port, Path(os.devnull)).health()["worker"]
@@ -77,7 +77,7 @@ def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end
 
 
 @pytest.mark.slow
-def test_lines_that_were_lost_are_counted_and_told() -> None:
+def test_lost_lines_are_counted_and_reported() -> None:
     with pipe() as (end, write), serving(stderr=write) as (process, port):
         ask_often(port, 1500)
         front = Proxy(port, Path(os.devnull))

@@ -49,7 +49,7 @@ def _looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_a_request_of_its_own_is_refused_at_once(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
+def test_a_looped_request_is_refused_immediately(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
     before = served(looped)
     status, headers, body = looped.ask("POST", dialect.path, dialect.ask(streamed=streamed, tools=True))
     assert status == 508
@@ -62,7 +62,7 @@ def test_a_request_of_its_own_is_refused_at_once(looped: Proxy, dialect: Dialect
 
 
 @pytest.mark.slow
-def test_two_proxies_that_point_at_each_other_are_told(proxy: Start, tmp_path: Path) -> None:
+def test_two_proxies_that_point_at_each_other_are_an_error(proxy: Start, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
     one = proxy("", "--rules", str(rules))

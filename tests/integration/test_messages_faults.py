@@ -141,7 +141,7 @@ def test_a_writer_defect_is_an_error_event(
 
 @pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"} x', '{"path": "a"}{"path": "a"}'])
 @MODES
-def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str, streamed: bool) -> None:
+def test_a_broken_call_without_tools_never_looks_whole(inside: Inside, half: str, streamed: bool) -> None:
     """C4: the SDKs read half an object as a whole one."""
     with serving(reply(streamed, "", call("call_1", half), end="tool_calls")) as server:
         response = inside(server.url).post(MESSAGES, json=ask(tools=[], stream=streamed))
@@ -156,7 +156,7 @@ def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str,
 
 @pytest.mark.parametrize("end", ["tool_calls", "length"])
 @MODES
-def test_a_call_without_arguments_that_nobody_repairs(inside: Inside, end: str, streamed: bool) -> None:
+def test_empty_arguments_without_tools(inside: Inside, end: str, streamed: bool) -> None:
     """At a natural end they are an empty object; a call that was cut is none."""
     with serving(reply(streamed, "", call("call_1", ""), end=end)) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))

@@ -90,7 +90,7 @@ def test_a_missing_path_has_the_error_of_its_api(
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("POST", MODELS, 405)])
-def test_elsewhere_the_header_tells_the_shape(inside: Inside, method: str, path: str, status: int) -> None:
+def test_elsewhere_the_header_selects_the_error_form(inside: Inside, method: str, path: str, status: int) -> None:
     client = inside(NOWHERE)
     mine, theirs = (client.open(path, method=method, headers=headers) for headers in (VERSION, {}))
     assert mine.status_code == theirs.status_code == status
@@ -276,7 +276,7 @@ DROPPED: dict[str, Any] = {"context_management": {}, "service_tier": "auto"}
 
 
 @MODES
-def test_what_was_dropped_is_in_the_audit_file_and_counted_but_no_line_of_its_own(
+def test_dropped_fields_are_audited_and_counted(
     inside: Inside, tmp_path: Path, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
     """C6, F94: nothing is lost in silence, and a hundred turns do not say it a hundred times."""

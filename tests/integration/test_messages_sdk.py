@@ -197,7 +197,7 @@ def test_the_tool_runner_calls_the_function(sdk: Sdk, script: str, options: dict
     assert [each["role"] for each in body["messages"]] == ["user", "assistant", "user"]
 
 
-def test_a_function_that_fails_is_told_to_the_model(sdk: Sdk) -> None:
+def test_a_failed_function_is_reported_to_the_model(sdk: Sdk) -> None:
     """`is_error` goes up, and the conversation goes on."""
 
     @anthropic.beta_tool
@@ -237,7 +237,7 @@ def test_a_call_that_is_cut_by_max_tokens_is_never_completed(sdk: Sdk, max_token
 
 
 @pytest.mark.slow
-def test_a_prompt_over_the_context_is_told_in_the_words_by_which_clients_compact(sdk: Sdk) -> None:
+def test_a_prompt_over_the_context_has_anthropics_words(sdk: Sdk) -> None:
     """F95: `prompt is too long: N tokens > M maximum`, from llama-server's own words."""
     messages: Any = [{"role": "user", "content": "many words " * 4000}]
     for streamed in (False, True):

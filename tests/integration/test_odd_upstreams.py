@@ -62,7 +62,7 @@ def _status_line(line: str, headers: str = "") -> bytes:
         (_status_line("secret-of-mine OK"), "illegal status line"),
     ],
 )
-def test_a_head_that_cannot_be_read_is_told_without_its_bytes(inside: Inside, sent: bytes, words: str) -> None:
+def test_the_error_for_an_invalid_head_quotes_nothing(inside: Inside, sent: bytes, words: str) -> None:
     with Upstream([sent]) as up:
         response = inside(up.url).post(CHAT, json=chat(stream=False))
     assert response.status_code == 502
@@ -96,7 +96,7 @@ def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> No
     assert [delta["tool_calls"][0]["id"] for delta in deltas[3:5]] == ["a", "b"]
 
 
-def test_what_an_upstream_says_of_the_request_is_not_logged(proxy: Start) -> None:
+def test_an_upstream_error_is_not_logged(proxy: Start) -> None:
     """The log holds no bodies: FastAPI's 422 holds the client's own input."""
     body = {"detail": [{"loc": ["body", "n"], "msg": "wrong", "input": "MY SECRET"}]}
     with Upstream([answer(body, 422)]) as up:

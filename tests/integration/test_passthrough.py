@@ -37,7 +37,7 @@ def test_a_status_that_no_server_may_send_is_a_502(inside: Inside, path: str, st
         assert inside(server.url).post(path, json=chat(stream=False)).status_code == 502
 
 
-def test_an_error_that_breaks_off_is_told_by_a_status(inside: Inside) -> None:
+def test_a_truncated_error_is_a_502(inside: Inside) -> None:
     with Upstream([b"HTTP/1.1 429 x\r\nContent-Length: 20\r\n\r\nno", Act.CLOSE]) as server:
         response = inside(server.url).post("/v1/completions", json={})
     assert (response.status_code, response.json["error"]["code"]) == (502, 502)  # type: ignore[index]

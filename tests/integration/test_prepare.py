@@ -39,7 +39,7 @@ def test_an_alias_goes_before_the_only_model(inside: Inside) -> None:
     assert asked(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
 
 
-def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Inside) -> None:
+def test_an_alias_applies_to_chat(inside: Inside) -> None:
     """C1."""
     raw = json.dumps({"stream": False, "model": "claude-x", "messages": [], "odd": "Hé"}, indent=1).encode()
     with Upstream(whole_reply("a"), whole_reply("a")) as server:
@@ -52,7 +52,7 @@ def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Insid
 
 
 @pytest.mark.parametrize("path", [MESSAGES, COUNT])
-def test_of_several_models_the_error_lists_them_and_says_which_rule_to_write(inside: Inside, path: str) -> None:
+def test_of_several_models_the_error_suggests_a_rule(inside: Inside, path: str) -> None:
     with serving(models=cards("small", "large")) as server:
         response = inside(server.url).post(path, json=ask())
         assert server.seen == []
@@ -66,7 +66,7 @@ def test_of_several_models_the_error_lists_them_and_says_which_rule_to_write(ins
     [[answer({}, 500)], [answer(b"no JSON")], [answer({"data": []})], [answer({"error": "Unauthorized"}, 401)], []],
     ids=["500", "no JSON", "none", "401", "closed"],
 )
-def test_where_the_server_does_not_list_its_models_the_name_goes_up(inside: Inside, models: Any) -> None:
+def test_without_a_model_list_the_name_is_forwarded(inside: Inside, models: Any) -> None:
     with serving(reply(False, "a"), models=models or [b""]) as server:
         message(inside(server.url).post(MESSAGES, json=ask(stream=False)))
         assert server.seen[0].json["model"] == "claude-x"
@@ -124,7 +124,7 @@ def test_the_kind_of_server_that_the_rules_name_is_believed(inside: Inside) -> N
         assert server.seen[0].json["stream_options"]["continuous_usage_stats"] is True
 
 
-def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
+def test_the_request_is_sent_as_chat_completions(inside: Inside) -> None:
     body = ask("Hi", system="Be brief.", tools=[TOOL], stop_sequences=["END"], top_k=5, stream=False)
     assert asked(inside, body) == {
         "model": "tiny",

@@ -133,7 +133,7 @@ def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start) -> None:
+def test_a_client_that_stops_reading_delays_no_stream(proxy: Start) -> None:
     """Its upstream is not read while it takes nothing (how long it may: tests/integration/test_slow_clients.py)."""
     flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
     with Upstream(*[PACED] * 200, flood) as upstream:
@@ -158,7 +158,7 @@ def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start)
             assert upstream.seen[-1].closed.wait(PATIENCE)
 
 
-def test_what_is_left_in_the_tls_layer_is_not_waited_for(either_front: Front) -> None:
+def test_data_in_the_tls_layer_is_read(either_front: Front) -> None:
     """Of what came in one go a turn takes only a part; epoll does not know of the rest."""
     upstream = either_front.upstream
     gate = upstream.gate()
@@ -173,7 +173,7 @@ def test_what_is_left_in_the_tls_layer_is_not_waited_for(either_front: Front) ->
         assert (data + response.read()) == ROLE + text("So") + b"".join(words) + finish() + DONE
 
 
-def test_what_a_few_compressed_bytes_stand_for_comes_at_once(front: Front) -> None:
+def test_a_large_decompressed_part_is_sent_immediately(front: Front) -> None:
     gate = front.upstream.gate()
     words = [text(f"{number} " + "x" * 200) for number in range(4000)]
     packing = zlib.compressobj(wbits=31)

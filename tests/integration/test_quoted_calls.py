@@ -59,7 +59,7 @@ COPIED = {
 @FRONTS
 @MODES
 @pytest.mark.parametrize("name", [*COPIED, "JSON"])
-def test_what_a_tool_showed_is_no_call(inside: Inside, front: str, streamed: bool, name: str) -> None:
+def test_a_call_copied_from_a_result_is_text(inside: Inside, front: str, streamed: bool, name: str) -> None:
     inner = HERMES.split("\n")[1]
     shown = COPIED[name].format(inner) if name in COPIED else HERMES.replace('"', '\\"').replace("\n", "\\n")
     assert HERMES not in shown

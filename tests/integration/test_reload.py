@@ -140,7 +140,7 @@ def breaks(rules: Path, how: str) -> None:
             rules.write_text("# " + "x" * 300 * 1024)
 
 
-def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Two) -> None:
+def test_unusable_rules_are_a_422_and_change_nothing(idle: Two) -> None:
     for number, broken in enumerate(("syntax", "gone", "folder", "long"), start=1):
         breaks(idle.rules, broken)
         status, headers, body = idle.post("/_reload")
@@ -156,7 +156,7 @@ def test_what_cannot_be_used_is_a_422_that_says_why_and_changes_nothing(idle: Tw
         assert healths == [(number + 1, None)] * 2, broken
 
 
-def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_change(two: Make) -> None:
+def test_200_streams_survive_new_rules_and_another_upstream(two: Make) -> None:
     count = 200
     cleaning = "clients: {mine: {clean: {choice: [token_ids]}}}"
     with Upstream() as old, Upstream(*[whole_reply("new")] * 20) as new, ExitStack() as stack:
@@ -183,7 +183,7 @@ def test_200_streams_go_on_with_what_they_began_with_while_rules_and_upstream_ch
 
 
 @pytest.mark.slow
-def test_a_storm_of_reloads_from_8_threads_stops_nobody(two: Make) -> None:
+def test_a_storm_of_reloads_fails_no_request(two: Make) -> None:
     with Upstream(*[whole_reply("a")] * 2000) as server:
         storm = two(server.url)
         before = storm.workers().keys()
@@ -256,7 +256,7 @@ def test_a_first_start_with_bad_rules_fails(tmp_path: Path) -> None:
     assert done.returncode != 0 and f"{rules}:1: heartbeat" in done.stderr
 
 
-def test_both_workers_write_one_audit_file_and_count_what_they_did(two: Make, tmp_path: Path) -> None:
+def test_workers_share_the_audit_file_and_the_counts(two: Make, tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     with Upstream(*[whole_reply(HERMES)] * 20) as server:
         repairing = two(server.url, "--audit-file", str(audit))

@@ -44,7 +44,7 @@ def test_only_chat_completions_is_asked(inside: Inside, dialect: Dialect, prefix
 
 
 @pytest.mark.parametrize(("method", "path"), STORED)
-def test_what_needs_a_store_is_refused_in_words(inside: Inside, method: str, path: str) -> None:
+def test_stored_responses_are_refused_without_a_store(inside: Inside, method: str, path: str) -> None:
     with serving() as server:
         response = inside(server.url).open(path, method=method, json={})
         assert server.seen == []
@@ -64,7 +64,7 @@ def test_a_request_that_needs_a_store_is_refused_in_words(inside: Inside, field:
 
 
 @pytest.mark.parametrize("path", [RESPONSES, f"/for/mine{RESPONSES}"])
-def test_a_websocket_is_refused_at_once(front: Front, path: str) -> None:
+def test_a_websocket_is_refused_immediately(front: Front, path: str) -> None:
     """Codex then sends its request; after anything else it would wait."""
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
     with (
@@ -76,7 +76,7 @@ def test_a_websocket_is_refused_at_once(front: Front, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [f"{RESPONSES}/a/b", f"{RESPONSES}/", f"/for/mine{RESPONSES}/a/b"])
-def test_what_is_not_there_is_told_in_its_shape(inside: Inside, path: str) -> None:
+def test_an_unknown_path_has_the_error_of_the_api(inside: Inside, path: str) -> None:
     response = inside(NOWHERE, MINE).post(path, json={})
     assert response.status_code == 404
     check_error(response.data, 404)
@@ -131,7 +131,7 @@ def test_a_heartbeat_between_slices_follows_the_events_read(inside: Inside, monk
         assert text_of(check_stream(response.data)) == "So it is."
 
 
-def test_a_second_try_behind_heartbeats_goes_on_with_the_numbers(proxy: Start) -> None:
+def test_a_second_try_continues_the_sequence_numbers(proxy: Start) -> None:
     """The server's own parser failed: it is asked again, and the client reads one stream."""
     failed: Script = [0.4, answer({"error": {"message": "Failed to parse input at pos 3", "code": 500}}, 500)]
     with ExitStack() as stack:
@@ -144,7 +144,7 @@ def test_a_second_try_behind_heartbeats_goes_on_with_the_numbers(proxy: Start) -
     assert calls_of(made) == [("write_file", INPUT)]
 
 
-def test_what_was_dropped_is_in_the_audit_file(inside: Inside, tmp_path: Path) -> None:
+def test_dropped_fields_are_in_the_audit_file(inside: Inside, tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     with serving(reply(False, "a")) as server:
         client = inside(server.url, audit_file=str(audit))

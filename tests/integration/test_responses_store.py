@@ -41,7 +41,7 @@ def said(server: Upstream, number: int) -> Any:
 
 
 @MODES
-def test_a_conversation_goes_on_from_what_is_kept(keeping: Keeping, streamed: bool) -> None:
+def test_a_conversation_continues_from_a_kept_response(keeping: Keeping, streamed: bool) -> None:
     """The model server gets all of it: the second turn begins with the first one's bytes (C8)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done")) as server:
         client = keeping(server.url)
@@ -139,7 +139,7 @@ def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, 
     assert error["param"] == name and error["message"].startswith(f"{name}: this server ")
 
 
-def test_a_response_that_is_gone_is_told_by_its_code(keeping: Keeping) -> None:
+def test_a_missing_response_has_its_error_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
         assert server.seen == []
@@ -217,7 +217,7 @@ def test_workers_share_what_survives_a_restart(
 
 
 @pytest.mark.slow
-def test_a_new_worker_keeps_what_was_kept(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_worker_finds_kept_responses(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after one that was killed."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with serving(reply(False, "Hello")) as server:

@@ -84,7 +84,7 @@ def test_that_the_proxy_parses_is_remembered_for_that_model_alone(inside: Inside
         assert server.asked == ["/v1/models"], "the kind of server is asked once"
 
 
-def test_what_is_remembered_leaves_requests_without_tools_alone(inside: Inside) -> None:
+def test_requests_without_tools_ignore_the_lesson(inside: Inside) -> None:
     """C1."""
     with Upstream(REFUSED, RAW, OK) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -130,7 +130,7 @@ def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: 
         assert [seen.json for seen in server.seen] == [with_tools(), with_tools()]
 
 
-def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(inside: Inside) -> None:
+def test_a_late_parser_error_is_remembered(inside: Inside) -> None:
     """The agent asks again, and then the proxy parses from the start."""
     first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
     with Upstream(first, RAW) as server:
@@ -141,7 +141,7 @@ def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(insi
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
 
 
-def test_the_profile_proxy_asks_for_the_raw_text_at_once(inside: Inside) -> None:
+def test_parse_proxy_requests_raw_text_immediately(inside: Inside) -> None:
     with Upstream(RAW) as server:
         server.paths["/v1/models"] = models("vllm")
         rules = 'models:\n  - {match: "*", parse: proxy}\n'
@@ -221,7 +221,7 @@ def test_a_final_refusal_is_returned(inside: Inside, case: str) -> None:
 
 @pytest.mark.parametrize("message", [OLD_VLLM_CONTEXT, OPENAI_CONTEXT], ids=["older", "openai"])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_max_tokens_over_the_context_become_what_is_left_of_it(inside: Inside, message: str, field: str) -> None:
+def test_max_tokens_are_reduced_to_the_remaining_context(inside: Inside, message: str, field: str) -> None:
     """F85."""
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
@@ -252,14 +252,14 @@ def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, pro
 @pytest.mark.parametrize(
     "second", [REFUSED, [answer(FAILED_TO_PARSE, 500)], [answer({"error": "unknown field 'user'"}, 400)]]
 )
-def test_no_request_goes_up_a_third_time(inside: Inside, second: Script) -> None:
+def test_no_request_is_sent_a_third_time(inside: Inside, second: Script) -> None:
     with Upstream([answer({"error": {"message": "'store' is not supported"}}, 400)], second, RAW) as server:
         server.paths["/v1/models"] = models("vllm")
         assert inside(server.url).post(CHAT, json=with_tools(store=True, user="u")).status_code >= 400
         assert len(server.seen) == 2
 
 
-def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_retried_once(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server comes up between the two tries."""
     port, tries = free_port(), []
     with Upstream(OK, port=port) as server:

@@ -171,7 +171,7 @@ def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(
         assert all(re.fullmatch("[0-9a-f]{32}", str(key)) for key in (one, three, four, mine, others))
 
 
-def test_what_changes_in_claude_code_s_system_message_changes_no_key(inside: Inside) -> None:
+def test_claude_codes_billing_header_changes_no_key(inside: Inside) -> None:
     with Upstream() as server:
         bodies = [messages_body("a", system=f"x-anthropic-billing-header: {n}\nYou are an agent.") for n in (1, 2)]
         one, two = keys_of(inside(server.url), server, MESSAGES, *bodies)
@@ -187,7 +187,7 @@ def test_a_second_try_has_the_same_key(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("words", ["a", None])
-def test_a_client_s_own_header_of_that_name_does_not_go_up(inside: Inside, words: str | None) -> None:
+def test_a_clients_conversation_key_is_not_forwarded(inside: Inside, words: str | None) -> None:
     """Also where there is no key."""
     body = chat(words) if words else chat(messages=[])
     with Upstream() as server:

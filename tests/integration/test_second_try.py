@@ -89,7 +89,7 @@ NOTHING = [*BLANK, THOUGHT, "<think>Hm.</think>\n", "<think>\n"]
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("message", NOTHING)
-def test_a_reply_that_says_nothing_is_asked_for_once_more(inside: Inside, message: Any, streamed: bool) -> None:
+def test_an_empty_reply_is_requested_again(inside: Inside, message: Any, streamed: bool) -> None:
     with Upstream(told(message, streamed=streamed), told("Hi.", used=4, streamed=streamed)) as server:
         response = inside(server.url).post(CHAT, json=asked(streamed))
         one, other = server.seen
@@ -215,14 +215,14 @@ ONE_TRY: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("why", ["length", "content_filter", "abort", "repetition"])
-def test_only_where_the_model_ended_by_itself(inside: Inside, why: str, streamed: bool) -> None:
+def test_only_after_a_natural_end(inside: Inside, why: str, streamed: bool) -> None:
     with Upstream(told(EMPTY, why, streamed=streamed)) as server:
         found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
         assert len(server.seen) == 1 and found["end"] == [why]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_a_stop_sequence_ended_did_not_end_by_itself(inside: Inside, streamed: bool) -> None:
+def test_a_stop_sequence_is_no_natural_end(inside: Inside, streamed: bool) -> None:
     ended: dict[str, Any] = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
     whole = [answer({**completion(EMPTY), "choices": [{**ended, "message": EMPTY}]})]
     last = event({"id": "c", "object": "chat.completion.chunk", "choices": [{**ended, "delta": {}}]})
@@ -308,7 +308,7 @@ def test_a_defect_in_the_second_try_is_logged(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_swallowed_call_goes_up_as_proxy_and_the_model_is_remembered(inside: Inside, streamed: bool) -> None:
+def test_a_swallowed_call_is_retried_as_proxy(inside: Inside, streamed: bool) -> None:
     swallowed = told(EMPTY, used=40, streamed=streamed)
     raw = told(CALL, used=40, streamed=streamed)
     with Upstream(swallowed, raw, raw) as server:
@@ -321,7 +321,7 @@ def test_a_swallowed_call_goes_up_as_proxy_and_the_model_is_remembered(inside: I
 
 
 @pytest.mark.parametrize("words", ["parse: server", "server: sglang"])
-def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(inside: Inside, words: str) -> None:
+def test_profile_and_server_can_prevent_the_proxy_retry(inside: Inside, words: str) -> None:
     with Upstream(told(EMPTY, used=40), told(EMPTY, used=40)) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", {words}}}]')
         client.post(CHAT, json=asked(False))
@@ -329,7 +329,7 @@ def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(insi
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside, streamed: bool) -> None:
+def test_a_call_swallowed_in_both_ways_is_not_remembered(inside: Inside, streamed: bool) -> None:
     """vLLM's newer parsers take their family's calls out of the text under `none`, too."""
     swallowed = told(EMPTY, used=40, streamed=streamed)
     with Upstream(swallowed, swallowed, told("Hi.", streamed=streamed)) as server:
@@ -354,7 +354,7 @@ def test_the_log_advises_the_untried_setting(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(inside: Inside, streamed: bool) -> None:
+def test_text_on_retry_proves_no_missing_parser(inside: Inside, streamed: bool) -> None:
     swallowed, answered = told(EMPTY, used=40, streamed=streamed), told("Hi.", used=4, streamed=streamed)
     with Upstream(swallowed, answered, answered) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -388,7 +388,7 @@ SILENT = text_reply()
 SWALLOWED = told(EMPTY, used=40, streamed=True)
 
 
-def test_a_call_swallowed_twice_goes_up_as_proxy_a_third_time(inside: Inside) -> None:
+def test_a_call_swallowed_twice_is_retried_as_proxy(inside: Inside) -> None:
     """A stream whose client asks for no usage: that tokens were used is known by the second reply."""
     raw = told(CALL, used=40, streamed=True)
     with Upstream(SILENT, SWALLOWED, raw, raw) as server:
@@ -461,7 +461,7 @@ def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: I
     assert sent == [None, None, "none"]
 
 
-def test_the_stream_of_a_whole_answer_is_asked_for_once_more_too(inside: Inside) -> None:
+def test_an_empty_whole_answer_for_a_stream_is_requested_again(inside: Inside) -> None:
     rules = 'models: [{match: "*", upstream: whole}]'
     with Upstream(told(THOUGHT), told("Hi.", used=4)) as server:
         found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
@@ -474,7 +474,7 @@ def test_a_whole_answer_does_not_go_on_in_a_stream(inside: Inside) -> None:
     assert found["text"] == "" and found["end"] == ["stop"]
 
 
-def test_a_whole_second_answer_that_counts_nothing_leaves_as_it_came(inside: Inside) -> None:
+def test_a_second_answer_without_usage_is_unchanged(inside: Inside) -> None:
     """C1."""
     second = json.dumps({key: value for key, value in completion("Hi.").items() if key != "usage"}, indent=1).encode()
     with Upstream(told(EMPTY), [answer(second)]) as server:

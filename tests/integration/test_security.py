@@ -105,7 +105,7 @@ def shared(_one: Two) -> Two:
     return _one
 
 
-def test_all_workers_share_what_a_key_may(two: Two) -> None:
+def test_workers_share_the_limits_of_a_key(two: Two) -> None:
     bob = {"Authorization": "Bearer key-of-bob"}
     two.upstream.play(*[whole_reply("a")] * 3)
     statuses = [two.proxy.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
@@ -255,7 +255,7 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     assert (first["upstream"], second["upstream"], second["status"]) == ("ok", "refused", 503)
 
 
-def test_a_client_that_leaves_is_told_in_the_log_and_the_metrics(two: Two) -> None:
+def test_a_client_that_leaves_is_logged_and_counted(two: Two) -> None:
     gate = two.upstream.gate()
     two.upstream.play([gate], stream(ROLE, text("a"), gate, ended=False))
     body = json.dumps(chat()).encode()

@@ -192,7 +192,7 @@ class TestPrint:
         exported = "export NO_PROXY=127.0.0.1,localhost,::1\nexport no_proxy=127.0.0.1,localhost,::1\n"
         assert (exported in ran.out) == (words != ("claude", "--write"))
 
-    def test_a_small_context_is_told(self, run: Run) -> None:
+    def test_a_small_context_is_reported(self, run: Run) -> None:
         with proxy_that(models=cards(MODEL, max_model_len=8192)) as server:
             assert "A context of 8192 tokens is small" in run("setup", "pi", "--url", server.url).out
         with proxy_that(models=cards(MODEL)) as server:
@@ -226,14 +226,14 @@ class TestModels:
         assert ran.status == 2
         assert ran.err.endswith(f"no model 'gpt-5'; the server has: {MODEL}, claude-Qwen3-Coder\n")
 
-    def test_llama_servers_list_says_whether_it_takes_pictures(self, run: Run) -> None:
+    def test_llama_servers_list_shows_picture_support(self, run: Run) -> None:
         listed = {"data": [{"id": "m"}, {"id": "claude-m"}], "models": [{"model": "m", "capabilities": ["multimodal"]}]}
         with proxy_that(models=[answer(listed)]) as server:
             server.paths[f"{MODELS}/claude-m"] = [answer({"type": "model", "display_name": "m"})]
             for name in ("m", "claude-m"):
                 assert '"image"' in run("setup", "pi", "--url", server.url, "--model", name).out
 
-    def test_aliases_and_the_rules_tell_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
+    def test_aliases_and_rules_define_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
         """A real proxy says so of each name, listed or not."""
         rules = tmp_path / "rules.yaml"
         rules.write_text(
@@ -322,7 +322,7 @@ class TestNoProxy:
     @pytest.mark.parametrize(
         "url", ["localhost:8003", "ftp://h", "http://", "http://h:99999", "http://a b", "http://u@h", ""]
     )
-    def test_what_is_no_url(self, run: Run, url: str) -> None:
+    def test_an_invalid_url(self, run: Run, url: str) -> None:
         status, line = self.line(run, url)
         assert status == 2 and line.startswith(f"--url {url!r} is not valid; give ")
 
@@ -368,7 +368,7 @@ class TestWrite:
         run("setup", "codex", "--undo")
         assert tree(home) == before
 
-    def test_a_file_that_cannot_be_merged_is_left_alone_and_told(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_an_unmergeable_file_is_reported_and_unchanged(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".codex/config.toml"
         config.parent.mkdir()
         config.write_text('[[model_providers]]\nname = "x"\n')
@@ -401,7 +401,7 @@ class TestWrite:
     def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
 
-    def test_undo_that_nobody_reads_undoes_all(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_undo_without_a_reader_is_complete(self, run: Run, real: Proxy, home: Path) -> None:
         """`--undo | true`: its second file would stay behind, and could never be undone."""
         before = pi_files(home)
         run("setup", "pi", "--url", real.url, "--write")
@@ -423,7 +423,7 @@ class TestWrite:
         assert ran == (1, "", f"vllm-tool-proxy: error: {told}\n")
         assert tree(home) == written
 
-    def test_what_came_back_by_hand_is_kept_anew(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_a_manually_restored_file_is_backed_up_again(self, run: Run, real: Proxy, home: Path) -> None:
         before = pi_files(home)
         run("setup", "pi", "--url", real.url, "--write")
         for name in ("models.json", "settings.json"):
@@ -498,7 +498,7 @@ class TestLaunch:
         assert tree(home) == before
 
     @pytest.mark.slow
-    def test_no_web_proxy_stands_between_it_and_the_proxy(self, real: Proxy, home: Path) -> None:
+    def test_no_web_proxy_is_used_for_the_proxy(self, real: Proxy, home: Path) -> None:
         """curl and most others heed the variables, and would ask it for 127.0.0.1, too."""
         program(home / "bin", "claude")
         web = {"HTTP_PROXY": "http://web:3128", "https_proxy": "http://web:3128", "NO_PROXY": "corp.example"}

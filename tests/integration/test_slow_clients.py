@@ -46,7 +46,7 @@ def connected(port: int) -> closing[socket.socket]:
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
-def test_an_answer_to_half_a_body_says_that_the_connection_ends(benches: Benches, framing: str) -> None:
+def test_an_answer_to_half_a_body_closes_the_connection(benches: Benches, framing: str) -> None:
     """Its client sends no more, and still listens."""
     with connected(benches().proxy.port) as client:
         client.sendall(head_of(DIALECTS["chat"], framing) + b"5\r\n{")
@@ -189,7 +189,7 @@ def test_two_requests_in_one_go_are_both_answered(proxy: Start, framed: str) -> 
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_client_timeout_means_what_it_says(proxy: Start, streamed: bool) -> None:
+def test_client_timeout_is_honoured(proxy: Start, streamed: bool) -> None:
     """A client that sends half a body, and then nothing, shows how long they are on this machine."""
     many = [SSE, *[chunked(text("x" * 4000)) * 16] * 600]
     flood: list[Any] = many if streamed else whole_reply("x" * 30_000_000)

@@ -45,7 +45,7 @@ def models(*owners: object) -> Script:
 
 
 @rows(__file__, "owner,kind")
-def test_the_kind_of_server_is_what_it_says_of_itself(owner: object, kind: str) -> None:
+def test_the_kind_of_server_is_from_its_models(owner: object, kind: str) -> None:
     with Upstream(models(owner)) as server:
         assert kind_of(snapshot(server.url), Authorization="Bearer k") == kind
         assert server.seen[0].line.startswith("GET /v1/models ")
@@ -76,7 +76,7 @@ def test_another_server_that_goes_down_keeps_the_models_that_it_named(clock: Sim
         assert len(server.seen) == 2
 
 
-def test_many_at_once_ask_once() -> None:
+def test_concurrent_requests_ask_once() -> None:
     with Upstream() as server:
         gate = server.gate()
         server.play([gate, *models("vllm")])
@@ -125,7 +125,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("case", FOUND)
-def test_the_family_of_an_alias_is_what_the_server_shows(case: str) -> None:
+def test_the_family_of_an_alias_is_from_the_server(case: str) -> None:
     cards, about, family = FOUND[case]
     with Upstream() as server:
         script = [answer(about)] if about else [answer({"detail": "Not Found"}, 404)]
@@ -134,7 +134,7 @@ def test_the_family_of_an_alias_is_what_the_server_shows(case: str) -> None:
         assert server.asked.count("/v1/models") == 1
 
 
-def test_a_name_or_a_rule_that_tells_the_family_asks_nothing() -> None:
+def test_a_known_family_needs_no_request() -> None:
     with Upstream() as server:
         known = snapshot(server.url)
         assert family_in(known, "Qwen/Qwen3-8B") == "qwen3"
@@ -180,13 +180,13 @@ def test_while_one_request_asks_again_the_others_do_not_wait(clock: SimpleNamesp
 
 
 @pytest.mark.parametrize("status,ready", [(200, True), (404, True), (401, True), (503, False), (500, False)])
-def test_ready_is_what_the_upstream_says_of_its_health(status: int, ready: bool) -> None:
+def test_ready_is_the_health_of_the_upstream(status: int, ready: bool) -> None:
     with Upstream([head(status, {"Content-Length": "0"})]) as server:
         assert snapshot(server.url).ready() is ready
         assert server.seen[0].line.startswith("GET /health ")
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_remembered_models_are_bounded() -> None:
     """C7: a client that invents models cannot fill the memory."""
     known = snapshot("http://127.0.0.1:1")
     for number in range(3000):

@@ -35,7 +35,7 @@ RECORDS = [("text_call", WRITTEN, SENT), ("name", "Bash", "bash"), ("literals", 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("path", ASKED)
-def test_a_call_in_text_is_recorded_as_what_it_was(
+def test_a_call_in_text_has_the_same_record_everywhere(
     path: str, streamed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO, "proxy")

@@ -71,7 +71,7 @@ def test_the_text_around_them_stays_and_several_are_several(inside: Inside, stre
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_reply_without_calls_leaves_as_it_came(inside: Inside, streamed: bool) -> None:
+def test_a_reply_without_calls_is_unchanged(inside: Inside, streamed: bool) -> None:
     """C1."""
     script: Script = text_reply("Hi", streamed=streamed)
     with Upstream(script, script) as server:

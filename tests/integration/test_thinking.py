@@ -87,7 +87,7 @@ def test_thinking_that_is_switched_off_is_not_looked_for(inside: Inside, streame
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_the_servers_grammar_begins_with_is_no_thought(inside: Inside, streamed: bool) -> None:
+def test_output_of_a_grammar_is_no_reasoning(inside: Inside, streamed: bool) -> None:
     """The prompt opens one all the same; arguments that the server gives as text are a call (F87)."""
     asked: list[dict[str, Any]] = [
         {"tool_choice": {"type": "function", "function": {"name": "write_file"}}},

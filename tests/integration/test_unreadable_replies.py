@@ -214,7 +214,7 @@ PASS = {
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("fault", PASS)
-def test_what_says_nothing_disturbs_nothing(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
+def test_empty_events_are_ignored(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
     script = stream(ROLE, text("AAA"), PASS[fault], text("CCC"), finish(), DONE)
     told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
     assert (told.text, told.finish) == ("AAACCC", "stop")
@@ -414,7 +414,7 @@ def test_an_unreadable_answer_is_a_502(
     assert dialect.error(response.data, 502).failed
 
 
-def test_an_event_that_all_clients_read_leaves_as_it_came(inside: Inside) -> None:
+def test_a_readable_event_is_unchanged(inside: Inside) -> None:
     """C1: only what a strict client could not read is written again."""
     parts = [ROLE, text("AAA"), _as_logprobs(b"1.50")(text("BBB")), text("\ud83d"), text("CCC"), finish(), DONE]
     given = _asked(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data

@@ -82,7 +82,7 @@ def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
     assert (status, headers["access-control-allow-origin"]) == (400, page)
 
 
-def test_what_is_no_page_notices_nothing(front: Front) -> None:
+def test_a_client_without_an_origin_is_unaffected(front: Front) -> None:
     front.upstream.play(whole_reply("a"))
     status, headers, _ = front.proxy.ask("POST", CHAT, chat(stream=False), Host="proxy.namespace.svc:8003")
     assert status == 200 and not [name for name in headers if name.startswith("access-control")]
