@@ -12,7 +12,7 @@ from proxy.errors import UpstreamTimeout
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.client import ModelServer as Caller
 from proxy.upstream.client import ServerOptions, UpstreamCall
-from tests.support.scripted import Act, Upstream, stream
+from tests.support.scripted import LAST, SSE, Act, Upstream, chunked
 
 
 def called(server: Upstream) -> UpstreamCall:
@@ -55,7 +55,7 @@ def test_the_readers_time_is_not_counted_as_silence() -> None:
     """A driven stream that waited long for a thread is not late: what came meanwhile is looked at first."""
     with Upstream() as server:
         gate = server.gate()
-        server.play(stream(b"one", gate, b"two"))
+        server.play([SSE + chunked(b"one"), gate, chunked(b"two") + LAST])
         with called(server) as call:
             wait = AnswerWait(None, Timeouts(0.2))
             parts = wait.receive(call)
