@@ -9,8 +9,8 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Container, Iterator
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -75,35 +75,58 @@ class Proxy:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
-    def get(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers (names in lower case) and body of what is at `path`."""
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers (names in lower case) and body; a body that is not bytes is sent as JSON.
+
+        Underscores in the names of headers are hyphens.
+        """
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)) as client:
-            client.request("GET", path)
+            client.request(method, path, data, named)
             response = client.getresponse()
-            headers = {name.lower(): value for name, value in response.getheaders()}
-            return response.status, headers, response.read()
+            given = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, given, response.read()
+
+    def get(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body of a GET."""
+        return self.ask("GET", path)
 
     def health(self) -> dict[str, Any]:
-        """What /health says."""
+        """Return the answer of /health."""
         health: dict[str, Any] = json.loads(self.get("/health")[2])
         return health
 
+    def workers(self, but: Container[int] = (), count: int = 2) -> dict[int, dict[str, Any]]:
+        """Return the /health of `count` workers by process id, once that many other than `but` have answered."""
+        seen: dict[int, dict[str, Any]] = {}
+
+        def all_seen() -> bool:
+            with suppress(OSError):
+                health = self.health()
+                seen.update({} if health["worker"] in but else {health["worker"]: health})
+            return len(seen) >= count
+
+        until(all_seen)
+        return seen
+
     def idle(self) -> bool:
-        """True as soon as /health counts no other request than its own; False if it never does."""
-        deadline = time.monotonic() + PATIENCE
-        while self.health()["active_requests"] > 0:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
+        """Return True once /health counts no request other than its own."""
+        until(lambda: self.health()["active_requests"] <= 0)
         return True
 
     def logged(self, word: str) -> str:
-        """The log, as soon as `word` is in it."""
-        deadline = time.monotonic() + PATIENCE
-        while word not in (log := self.log.read_text()):
-            assert time.monotonic() < deadline, f"{word!r} never came into the log:\n{log}"
-            time.sleep(0.01)
-        return log
+        """Return the log once it contains `word`."""
+        until(lambda: word in self.log.read_text())
+        return self.log.read_text()
+
+
+def until(holds: Callable[[], object], patience: float = PATIENCE) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to that"
+        time.sleep(0.02)
 
 
 def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:

@@ -87,7 +87,6 @@ def fields_in(pieces: list[dict[str, Any]]) -> list[tuple[int, str, object]]:
 
 
 def calls_in(pieces: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Names and arguments."""
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
     for each in pieces:
@@ -137,10 +136,7 @@ CLEAN = [
         delta(tool_calls=[signed(0, "")]),
         delta(0, "tool_calls"),
     ],
-    [
-        delta(tool_calls=[signed(0, LS, "bash", "a"), signed(1, PWD, "bash", "b", inside=1)]),
-        delta(0, "tool_calls"),
-    ],
+    [delta(tool_calls=[signed(0, LS, "bash", "a"), signed(1, PWD, "bash", "b", inside=1)]), delta(0, "tool_calls")],
     [
         delta(tool_calls=[signed(0, '{"items": [', "typed", "a")]),
         *(delta(tool_calls=[signed(0, f'"{"x" * 40}", ', mark=n)]) for n in range(8)),
@@ -151,7 +147,7 @@ CLEAN = [
 
 
 @pytest.mark.parametrize("entries", CLEAN, ids=range(len(CLEAN)))
-def test_a_client_reads_a_clean_call_with_fields_as_it_came(entries: list[dict[str, Any]]) -> None:
+def test_a_clean_call_with_fields_is_unchanged(entries: list[dict[str, Any]]) -> None:
     """A field that the server repeats with each piece is sent once."""
     came, pieces = pieces_in(bytes_that_came(entries)), pieces_in(relayed(entries))
     assert calls_in(pieces) == calls_in(came)
@@ -159,7 +155,7 @@ def test_a_client_reads_a_clean_call_with_fields_as_it_came(entries: list[dict[s
     assert fields_in(pieces) == once
 
 
-def test_a_field_that_is_larger_than_what_may_wait_need_not() -> None:
+def test_a_field_larger_than_the_limit_is_sent() -> None:
     large = "x" * 5_000_000
     besides: list[dict[str, Any]] = [{}, {"content": "a"}]
     for beside in besides:
@@ -178,7 +174,7 @@ def test_a_field_leaves_with_its_piece() -> None:
     assert second == {"index": 0, "function": {"arguments": LS[14:15]}, "extra_content": SIGNED}
 
 
-def test_a_field_of_a_call_that_waits_counts_among_what_is_held() -> None:
+def test_fields_of_a_held_call_count_as_held() -> None:
     """C7: a server that only sends fields does not fill the memory."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, max_held=1000))
     stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
@@ -188,7 +184,7 @@ def test_a_field_of_a_call_that_waits_counts_among_what_is_held() -> None:
 
 
 @pytest.mark.parametrize(("begun", "end"), [(LS[:-2], LS[-2:]), ("{'command': '", "'}")])
-def test_a_field_that_a_server_says_with_each_piece_does_not_fill_it(begun: str, end: str) -> None:
+def test_a_repeated_field_is_held_once(begun: str, end: str) -> None:
     """Neither while the call is streamed nor while it is held."""
     said = [delta(content="a", tool_calls=[piece(0, begun, "bash", "a")])]
     said += [delta(content="a", tool_calls=[signed(0, "x", mark="x" * 100)]) for _ in range(100)]

@@ -130,9 +130,7 @@ SPLIT = {
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("entries", SPLIT.values(), ids=SPLIT)
-def test_the_other_fields_of_a_chunk_that_is_split_leave_once(
-    entries: list[dict[str, Any]], ordered: bool, flush: bool
-) -> None:
+def test_other_fields_of_a_split_chunk_leave_once(entries: list[dict[str, Any]], ordered: bool, flush: bool) -> None:
     marks = Marks()
     bodies = [marks.body(marks.entry(entry)) for entry in entries]
     sent = reply(bodies, ordered=ordered, flush=flush)
@@ -148,7 +146,7 @@ def test_nothing_follows_the_finish(entries: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("field", ["service_tier", "x_top", "usage"])
-def test_a_sign_of_life_that_says_something_at_its_top_leaves(field: str) -> None:
+def test_an_empty_chunk_with_a_field_is_sent(field: str) -> None:
     """Only empty chunks are dropped (F64)."""
     mark = {"completion_tokens": FIRST_MARK} if field == "usage" else FIRST_MARK
     alive = {"id": "c", "choices": [delta()], field: mark}

@@ -41,7 +41,6 @@ ROWS = [Row(**json.loads(line)) for line in CORPUS.read_text().splitlines()]
 
 
 def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
-    """Return a tool set with one tool."""
     return read_tools([{"type": "function", "function": {"name": name, "parameters": schema}}])
 
 
@@ -70,18 +69,15 @@ def test_each_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
 
 
 def deltas(cut: list[str]) -> list[Chunk]:
-    """Return a streamed call."""
     opened = calls(piece(0, "", name="tool", id="call_1"))
     return [opened, *(calls(piece(0, part)) for part in cut), ends("tool_calls")]
 
 
 def all_at_once(cut: list[str]) -> list[Chunk]:
-    """Return a whole response."""
     return [chunk(delta(0, "tool_calls", tool_calls=[piece(0, "".join(cut), name="tool", id="call_1")]))]
 
 
 def written(cut: list[str]) -> list[Chunk]:
-    """Return a call in text."""
     before, after = '<tool_call>\n{"name": "tool", "arguments": ', "}\n</tool_call>"
     return [*map(says, (before, *cut, after)), ends()]
 
@@ -111,7 +107,7 @@ def check(schema: dict[str, Any], cut: list[str], way: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_each_call_of_the_corpus_leaves_as_it_came(way: str) -> None:
+def test_each_call_of_the_corpus_is_unchanged(way: str) -> None:
     rng = random.Random(4)
     for row in ROWS:
         for cut in ([row.arguments], [*row.arguments], *(random_cut(row.arguments, rng) for _ in range(4))):
@@ -119,13 +115,9 @@ def test_each_call_of_the_corpus_leaves_as_it_came(way: str) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=150,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(TOOLS, st.data(), st.randoms(use_true_random=False))
-def test_any_valid_call_of_any_tool_leaves_as_it_came(kind: Kind, data: st.DataObject, rng: random.Random) -> None:
+def test_any_valid_call_is_unchanged(kind: Kind, data: st.DataObject, rng: random.Random) -> None:
     value = data.draw(kind.values)
     assume(validator(kind.schema).is_valid(value))  # of `oneOf`, exactly one must hold
     text = data.draw(texts_of(value))

@@ -68,7 +68,6 @@ def crashed(error: Exception) -> None:
 
 
 def writer(dialect: str) -> Writer:
-    """Return the writer of a dialect."""
     for each in TRANSLATING:
         if each.name == dialect:
             return each.dialect().writer(expand=False)
@@ -124,9 +123,7 @@ def rendered(form: str, name: str, arguments: dict[str, Any]) -> tuple[str, str]
 @pytest.mark.parametrize("dialect", DIALECTS)
 @QUICK
 @given(parts=st.lists(PROSE, min_size=1, max_size=20), thoughts=st.lists(PROSE, max_size=9), name=st.booleans())
-def test_after_each_chunk_the_client_has_all_text_and_reasoning(
-    dialect: str, parts: list[str], thoughts: list[str], name: bool
-) -> None:
+def test_text_and_reasoning_are_never_delayed(dialect: str, parts: list[str], thoughts: list[str], name: bool) -> None:
     client = Client(dialect)
     thoughts, parts = ["Hm, ", *thoughts], ["So, ", *parts]
     for number, part in enumerate(thoughts, 1):
@@ -154,7 +151,7 @@ def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
+def test_a_call_of_an_unknown_tool_is_released(form: str) -> None:
     """Soon after its first value begins, only a possible start of another marker is held."""
     text = "".join(rendered(form, "get_weather", {"zz": WORDS * 3}))
     client = Client()
@@ -167,7 +164,7 @@ def test_a_call_of_a_tool_that_is_not_offered_is_let_go(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_what_is_held_is_bounded_in_size(form: str) -> None:
+def test_held_text_is_bounded_in_size(form: str) -> None:
     """Above the bound it is released unchanged as text."""
     text = "".join(rendered(form, "bash", {"command": "x y " * 100}))
     client, bound, size = Client(engine=new_engine(max_held=200)), 200, 7
@@ -181,7 +178,7 @@ def test_what_is_held_is_bounded_in_size(form: str) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
-    """While text is held the reply says so, and at the deadline it releases all of it unchanged."""
+    """The reply reports that it holds text, and at the deadline it releases all of it unchanged."""
     lead, call = rendered(form, "bash", {"command": "ls -l"})
     rng = random.Random(len(form) + len(call))
     for end in rng.sample(range(1, len(call)), min(8, len(call) - 1)):
@@ -195,12 +192,12 @@ def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
 
 
 def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
-    """The text of arguments, the lengths of it that end within a string, and how much may have left at each length."""
+    """Return the arguments as text, its lengths that end in a string, and the most that may be sent at each length."""
     text, inside, most = "{", set[int](), [0]
     for key, value in arguments.items():
         end = len(text)
         text += f"{', ' if most[1:] else ''}{json.dumps(key)}: "
-        # The value before is over with the colon of this key.
+        # The previous value is complete at this key's colon.
         most += [most[-1]] * (len(text) - 1 - len(most)) + [end if end > 1 else 0] * 2
         start, whole = len(text), json.dumps(value)
         text += whole

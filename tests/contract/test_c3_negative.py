@@ -67,7 +67,7 @@ def test_the_corpus_is_whole() -> None:
 
 
 @each_case("row", ROWS, ids=row_id)
-def test_what_is_no_call_stays_text_at_every_cut(row: Row) -> None:
+def test_text_without_a_call_stays_text_at_every_cut(row: Row) -> None:
     """C3, F40, F88, F89: no call, and all bytes are unchanged."""
     for cut in all_cuts(row.text):
         found = scan(cut, new_scanner(TOOLS, results=row.results), stopped=row.finish == "stop")
@@ -88,7 +88,7 @@ def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
 
 @pytest.mark.slow
 @each_case("row", ROWS, ids=row_id)
-def test_what_is_no_call_passes_the_engine_unchanged(row: Row) -> None:
+def test_text_without_a_call_passes_the_engine_unchanged(row: Row) -> None:
     """C1, C4: the client receives the server's text and finish reason, and no call."""
     for cut in all_cuts(row.text, 2):
         views = view(run([*map(says, cut), ends(row.finish)], new_engine(TOOLS, sources=row.results)))

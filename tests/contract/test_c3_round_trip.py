@@ -25,7 +25,7 @@ pytestmark = pytest.mark.once
 Schema = dict[str, Any]
 Kind = tuple[Schema, st.SearchStrategy[Any]]
 
-# Tools and parameters; none of them stands in a marker below. Some of the keys are those of calls themselves.
+# Tools and parameters. None occurs in a marker below; some keys are those of calls themselves.
 NAMES = ("lookup", "run_job", "fetchPage", "db_query2", "Translate", "list_open_tickets", "x", "moveTo")
 KEYS = ("path", "size", "deep", "from", "name", "type", "arguments", "input", "filePath", "max_items", "k1", "note")
 LEADS = (
@@ -37,7 +37,7 @@ LEADS = (
 )
 
 _M3 = "]<]minimax[>["
-# What begins, ends or divides a call in one format or another, as a string may hold it.
+# Markers that begin, end or divide calls in some format, as a string may contain them.
 MARKERS = tuple(DATA["MARKERS"])
 
 
@@ -50,7 +50,7 @@ class Request:
 
 
 def quoted_call(form: str, name: str) -> str:
-    """A call in one of the formats, as a string may quote it; no tool has its parameter."""
+    """Return a call in one of the formats, as a string may quote it. No tool has its parameter."""
     return RENDERERS[form].render([(name, {"zz": "quoted"})])
 
 
@@ -78,12 +78,11 @@ SCALARS: tuple[Kind, ...] = (
 
 
 def array_of(kind: Kind) -> Kind:
-    """An array of values of one kind."""
     return {"type": "array", "items": kind[0]}, st.lists(kind[1], max_size=3)
 
 
 def object_of(kinds: dict[str, Kind]) -> Kind:
-    """An object of values of these kinds, each of which may be missing."""
+    """Return the kind of an object whose values may each be missing."""
     properties = {key: schema for key, (schema, _) in kinds.items()}
     return {"type": "object", "properties": properties}, st.fixed_dictionaries(
         {}, optional={key: values for key, (_, values) in kinds.items()}
@@ -92,7 +91,7 @@ def object_of(kinds: dict[str, Kind]) -> Kind:
 
 @st.composite
 def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
-    """The schema of a parameter, and its values: strings more often than all else."""
+    """Draw the schema of a parameter and its values, mostly strings."""
     choice = draw(st.integers(0, 9 if depth else 7))
     if choice > 8:
         return array_of(draw(kinds(depth - 1)))
@@ -103,7 +102,7 @@ def kinds(draw: st.DrawFn, depth: int = 2) -> Kind:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
-    """One to three tools with up to four parameters each, and one to three calls of them."""
+    """Draw one to three tools with up to four parameters each, and one to three calls."""
     shapes: dict[str, tuple[dict[str, Kind], tuple[str, ...]]] = {}
     for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)):
         parameters = draw(st.dictionaries(st.sampled_from(KEYS), kinds(), max_size=4))
@@ -156,12 +155,12 @@ QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too
 @settings(max_examples=10, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))
 def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: str, rng: random.Random) -> None:
-    """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but what stands before. A raw value that
+    """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but the preceding text. A raw value that
     shows markup may be refused, but is never another value (C9); a name alone calls nothing without a wrapper.
     """
     text, expected = written(form, request_)
     assume(form not in NAMES_ALONE or request_.calls[0][1])
-    # A token of a notation is no part of a raw value.
+    # A notation's token cannot be part of a raw value.
     assume(form not in RAW_VALUES or not any(_M3 in values for _, values in expected))
     before = lead if RENDERERS[form].lead else ""
     found = scan(random_cut(before + text, rng), new_scanner(request_.tools))
@@ -173,7 +172,7 @@ def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: 
 
 
 def damaged(text: str, rng: random.Random) -> str:
-    """The text with one or two random slices deleted, doubled, or replaced by a marker or by another slice."""
+    """Delete, double or replace one or two random slices of a text."""
     for _ in range(rng.randint(1, 2)):
         start = rng.randint(0, len(text))
         end = min(len(text), start + rng.choice((1, 2, 5, 12, 40)))
@@ -193,9 +192,7 @@ def damaged(text: str, rng: random.Random) -> str:
     stopped=st.booleans(),
     rng=st.randoms(use_true_random=False),
 )
-def test_damage_is_never_more_than_a_missed_call(
-    form: str, request_: Request, lead: str, stopped: bool, rng: random.Random
-) -> None:
+def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopped: bool, rng: random.Random) -> None:
     """C3, C7: no exception, each byte once and in order, equal at any cut; a call is of an offered tool, an object."""
     text = damaged(lead + RENDERERS[form].render(request_.calls), rng)
     found = scan(random_cut(text, rng), new_scanner(request_.tools), stopped=stopped)
@@ -206,8 +203,8 @@ def test_damage_is_never_more_than_a_missed_call(
         assert isinstance(arguments, dict)
 
 
-def test_what_a_format_cannot_tell_from_its_own_end_is_known() -> None:
-    """The other test leaves such values out; what only looks alike must not be."""
+def test_values_with_their_own_end_marker_are_excluded() -> None:
+    """Only values that the round trip must leave out are left out."""
     cannot = RENDERERS["qwen3_coder"].cannot
     assert cannot("a</parameter>\n</function>") and cannot("a</parameter>") and cannot("a\r")
     assert not cannot("a</parameter> b </function>\n\nc </tool_call>")

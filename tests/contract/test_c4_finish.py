@@ -26,7 +26,7 @@ from tests.support.renderers import RENDERERS, Call
 
 pytestmark = pytest.mark.slow
 
-# Each ends in a text that stands nowhere else, so that a call of which that is not there was not whole.
+# Each call ends in a text that occurs nowhere else, so its absence shows that the call was cut.
 CALLS: list[Call] = [
     ("bash", {"timeout": 10, "command": "echo first-end"}),
     ("write_file", {"path": "a.txt", "content": "two\nlines, second-end"}),
@@ -34,19 +34,18 @@ CALLS: list[Call] = [
 ENDS = ("first-end", "second-end")
 NATURAL = ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn")
 CUT = ("length", "content_filter", "repetition", "odd", "STOPPED")
-# By these a server gives up; where a dialect has no word for that it is an error.
+# With the last three a server gives up, which is an error in dialects without such a reason.
 OTHERS = (*CUT, "abort", "error", "insufficient_system_resource")
 
 
 def reply(form: str) -> tuple[str, str, list[Call]]:
-    """The prose before calls, where their format allows some, the calls as a model writes them, and what they mean."""
+    """Return the prose before the calls, if the format allows any, the calls as written, and their meaning."""
     renderer = RENDERERS[form]
     meant = CALLS if renderer.several else CALLS[:1]
     return "So it is.\n" if renderer.lead else "", renderer.render(meant), meant
 
 
 def said(text: str, rng: random.Random) -> list[Chunk]:
-    """A text in pieces."""
     return [says(part) for part in random_cut(text, rng) if part]
 
 
@@ -56,12 +55,12 @@ def read(view_: Views) -> list[Call]:
 
 
 def places(size: int, rng: random.Random, count: int = 6) -> list[int]:
-    """Some of the places at which so many characters can be cut, the last ones among them."""
+    """Return some places at which a text of this size can be cut, including the last four."""
     return sorted({*rng.sample(range(1, size), min(count, size - 1)), *range(max(1, size - 4), size)})
 
 
 def is_opener(text: str) -> bool:
-    """Whether a text is an opener, or half a header, without anything of a call: it is dropped at the end."""
+    """Return whether a text is a lone opener or half a header, which is dropped at the end."""
     return bool(re.fullmatch(r"\s*([<\[][^<>{}\[\]\s]+[>\]]\s*)+|(<\|start\|>|<\|channel\|>)[^{}]*", text))
 
 
@@ -83,12 +82,10 @@ def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: 
 
 
 def offering(row: ValidCall) -> ToolSet:
-    """The tool that a row of the corpus calls."""
     return read_tools([{"type": "function", "function": {"name": "tool", "parameters": row.schema}}])
 
 
 def deltas(arguments: Iterable[str]) -> list[Chunk]:
-    """A structured call in pieces."""
     return [calls(piece(0, "", name="tool", id="call_1")), *(calls(piece(0, part)) for part in arguments if part)]
 
 
@@ -106,19 +103,18 @@ def test_a_structured_call_that_was_cut_off_is_left_as_cut(row: ValidCall) -> No
 
 
 def finish_of(reason: str, found: list[Call]) -> str:
-    """What the finish of a reply must be."""
     return ("tool_calls" if found else "stop") if reason in NATURAL else reason
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_natural_reason_says_whether_calls_left_and_every_other_one_stays(form: str) -> None:
+def test_natural_reasons_are_corrected_and_others_stay(form: str) -> None:
     """In a stream, in a whole response, and in a stream that the proxy creates from one."""
     lead, written, meant = reply(form)
     rng = random.Random(len(written))
     for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
         seen = view(run([*said(lead + written, rng), ends(reason)]))
         found = read(seen)
-        # What has no wrapper counts only if the model stopped by itself.
+        # A call without a wrapper counts only if the model stopped on its own.
         assert found == meant or (reason in OTHERS and not found and seen[0].text == lead + written)
         assert (seen.failed, seen[0].finish) == (None, finish_of(reason, found))
     reason = rng.choice((*NATURAL, *CUT))
@@ -137,7 +133,7 @@ def test_the_same_of_structured_calls(row: ValidCall) -> None:
 
 @pytest.mark.slow
 @each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
-def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
+def test_without_calls_the_finish_is_no_tool_calls(row: NoCall) -> None:
     """Even if the server's finish reason says so."""
     rng = random.Random(row.id)
     for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):
@@ -147,7 +143,7 @@ def test_where_no_call_left_the_finish_says_none(row: NoCall) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
-    """Cut at any position it has no finish reason; `[DONE]` ends it properly."""
+    """Wherever it is cut, it has no finish reason. With `[DONE]` it is complete."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
     for end in [*places(len(text), rng, 2), len(text)]:
@@ -162,7 +158,7 @@ def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
 
 @each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
 def test_so_does_one_that_was_not_finished_in_a_structured_call(row: ValidCall) -> None:
-    """The arguments sent are a part of the arguments received."""
+    """The arguments sent are a prefix of the arguments received."""
     tools, rng = offering(row), random.Random(len(row.arguments))
     for end in {1, len(row.arguments) // 2, len(row.arguments)}:
         seen = view(run(deltas(random_cut(row.arguments[:end], rng)), new_engine(tools), done=False))

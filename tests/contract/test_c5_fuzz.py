@@ -30,7 +30,7 @@ from tests.support.work import over_soon
 
 DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
-# Seconds of CPU for one input of some kilobytes, which takes milliseconds.
+# Limit in CPU seconds for an input of some kilobytes, which takes milliseconds.
 MOST = 2.0
 QUICK = settings(max_examples=150)
 
@@ -50,7 +50,7 @@ MESSAGES = DATA["MESSAGES"]
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Each key of each object, and each index of each list, in a JSON value."""
+    """Return the containers in a JSON value, each with one of its keys or indexes."""
     found: list[tuple[Any, Any]] = []
     todo = [value]
     while todo:
@@ -63,7 +63,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 @st.composite
 def mutated(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
-    """A good request in which some places are not as they should be."""
+    """Draw a valid request with up to four places changed."""
     body = copy.deepcopy(body)
     for _ in range(draw(st.integers(0, 4))):
         inner, key = draw(st.sampled_from(places(body)))
@@ -83,7 +83,7 @@ def mutated(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def spliced(draw: st.DrawFn, data: bytes) -> bytes:
-    """Good bytes in which some were replaced, removed or repeated."""
+    """Draw valid bytes of which some are replaced, removed or repeated."""
     for _ in range(draw(st.integers(0, 5))):
         start = draw(st.integers(0, len(data)))
         end = draw(st.integers(start, min(len(data), start + 30)))
@@ -113,7 +113,7 @@ def test_the_sse_decoder(parts: list[tuple[bytes, bytes]], data: st.DataObject) 
         decoder = sse.Decoder()
         events = [event for part in cut(data, len(stream)) for event in decoder.feed(stream[part])]
         events += decoder.finish()
-    # To the last event, if its blank line is missing, one is added.
+    # If the last event lacks its blank line, one is added.
     assert b"".join(event.raw for event in events).rstrip(b"\r\n") == stream.rstrip(b"\r\n")
     again = sse.Decoder()
     assert [event.data for event in (*again.feed(stream), *again.finish())] == [event.data for event in events]

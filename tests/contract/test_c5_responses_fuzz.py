@@ -1,4 +1,4 @@
-"""Responses requests of any values: translated, or refused in words, never a crash, and the same each time (C5, C8)."""
+"""Any Responses request is translated or refused with a message, and the result is deterministic (C5, C8)."""
 
 from __future__ import annotations
 

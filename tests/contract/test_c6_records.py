@@ -37,17 +37,17 @@ from tests.support.helpers import calls, ends, new_engine, piece, random_cut, re
 from tests.support.translated import TRANSLATING
 from tests.unit.exchange.test_reply_stream import Crashes, Raises
 
-# Those of the tables that say more of a record than its id have them, too.
+# Every id has an entry in one of the tables.
 KNOWN = {*(kind.id for kind in KINDS), *(form.id for form in FORMS), *(fix.id for fix in FIXES)}
 OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
-# So long is a text that comes letter by letter.
+# Maximum length of texts that are streamed letter by letter.
 SHORT = 80
 SIZE = 100
 
 
 @dataclass(frozen=True)
 class Row:
-    """A text of a corpus, how it ended, and the results of the tools before it."""
+    """A text of a corpus, its finish reason, and the tool results before it."""
 
     id: str
     text: str
@@ -55,11 +55,10 @@ class Row:
     results: tuple[str, ...] = ()
 
     def engine(self) -> Engine:
-        """Return the engine that reads the reply."""
         return new_engine(TOOLS, sources=self.results)
 
     def body(self, parts: Iterable[str]) -> bytes:
-        """The stream of it in these parts; an empty one would be no chunk of a client's (F64)."""
+        """Return the stream of these parts. Empty parts are left out, because clients never receive them (F64)."""
         return wire([ROLE, *(says(part) for part in parts if part), ends(self.finish)])
 
 
@@ -79,7 +78,6 @@ def crashed(error: Exception) -> None:
 
 
 def reply(engine: Engine, on_crash: Callable[[Exception], None] = crashed) -> StreamReply:
-    """A reply to a chat client."""
     return StreamReply(engine, ChatWriter(OPTIONS), on_crash)
 
 
@@ -92,40 +90,39 @@ def sent(data: bytes, one: Any) -> bytes:
 
 
 def ids(engine: Engine) -> list[str]:
-    """The ids of the records, which must be known, and say why."""
+    """Return the ids of the records. Each must be known and have a reason."""
     assert {repair.id for repair in engine.audit} <= KNOWN
     assert all(repair.why for repair in engine.audit)
     return [repair.id for repair in engine.audit]
 
 
 def recorded(name: str) -> tuple[bytes, Engine]:
-    """Return a recorded body, and its engine."""
     task = Task(tools=tools_for(name), seed=b"seed", raw_text="-none-" in name)
     return (FOLDER / name).read_bytes(), Engine(task)
 
 
 @each_case("row", [row for row in ROWS[::3] if len(row.text) <= SHORT], ids=name_of, size=SIZE)
-def test_what_comes_letter_by_letter_leaves_as_it_came_or_has_a_record(row: Row) -> None:
-    """No chunk holds prose and more of which a part must wait: one changes exactly if something was repaired."""
+def test_text_letter_by_letter_is_unchanged_or_has_a_record(row: Row) -> None:
+    """No chunk mixes prose with held text, so a stream changes exactly if something was repaired."""
     engine, data = row.engine(), row.body(row.text)
     assert (sent(data, reply(engine)) == data) is (ids(engine) == [])
 
 
 @each_case("row", ROWS[::3], ids=name_of, size=SIZE)
-def test_at_any_cut_a_client_reads_what_came_or_there_is_a_record(row: Row) -> None:
-    """A chunk of which a part had to wait may be written anew; what it says is the same then (C1, C2)."""
+def test_at_any_cut_a_reply_is_unchanged_or_has_a_record(row: Row) -> None:
+    """A partly held chunk may be rebuilt, but its content is the same (C1, C2)."""
     rng = random.Random(row.id)
     engine, data = row.engine(), row.body(random_cut(row.text, rng))
     came, got = received(data), received(sent(data, reply(engine)))
     assert (got == came) is (ids(engine) == [])
     assert bool(got[0].calls) is ("text_call" in ids(engine))
-    # The record of a call in text stands for the finish `tool_calls`, too.
+    # The record of a call in text also covers the finish reason `tool_calls`.
     told = "finish" in ids(engine) or bool(got[0].calls and got[0].finish == "tool_calls" != row.finish)
     assert (got[0].finish != came[0].finish) is told
 
 
 @each_case("row", ROWS[1::3], ids=name_of, size=SIZE)
-def test_a_whole_answer_leaves_as_it_came_or_has_a_record(row: Row) -> None:
+def test_a_whole_answer_is_unchanged_or_has_a_record(row: Row) -> None:
     entry = {"index": 0, "message": {"role": "assistant", "content": row.text}, "finish_reason": row.finish}
     body = json.dumps({"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [entry]}).encode()
     engine = row.engine()
@@ -134,8 +131,8 @@ def test_a_whole_answer_leaves_as_it_came_or_has_a_record(row: Row) -> None:
 
 
 @pytest.mark.parametrize("way", DAMAGE)
-def test_a_structured_call_leaves_as_it_came_or_has_a_record(way: str) -> None:
-    """Whatever became of its arguments; one that cannot be finished ends in an error."""
+def test_a_structured_call_is_unchanged_or_has_a_record(way: str) -> None:
+    """This holds for any damage. A call that cannot be finished ends in an error."""
     rng = random.Random(way)
     for row in rng.sample(VALID, 12):
         tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": row.schema}}])
@@ -148,7 +145,7 @@ def test_a_structured_call_leaves_as_it_came_or_has_a_record(way: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*STREAMS, *WHOLES])
-def test_what_a_server_sent_leaves_as_it_came_or_has_a_record(name: str) -> None:
+def test_a_recording_is_unchanged_or_has_a_record(name: str) -> None:
     data, engine = recorded(name)
     if name in WHOLES:
         given = answer_as_answer(data, read_whole(data), engine, ChatDialect(OPTIONS))
@@ -157,14 +154,15 @@ def test_what_a_server_sent_leaves_as_it_came_or_has_a_record(name: str) -> None
     one = reply(engine)
     given = sent(data, one)
     if one.failure is None:
-        # llama-cpp-python says the name with each piece, which no strict client reads.
+        # llama-cpp-python repeats the name with each delta, which strict clients reject.
         strict = "named-stream" not in name
         assert (strict and received(given) == received(data)) is (ids(engine) == [])
 
 
 def check_crash(data: bytes, new: Callable[[], Engine], rng: random.Random) -> bool:
-    """See to it that a reply whose engine raises somewhere goes on as it came, if nothing of it was changed until then,
-    and ends in an error if something was. True if it went on.
+    """Let the engine raise at a random event. An unchanged reply must continue verbatim, any other end in an error.
+
+    Return whether it continued.
     """
     blocks = [block + b"\n\n" for block in data.split(b"\n\n") if block]
     at = rng.randrange(len(blocks) + 1)
@@ -188,7 +186,7 @@ def check_crash(data: bytes, new: Callable[[], Engine], rng: random.Random) -> b
 
 
 @each_case("row", ROWS[3::4], ids=name_of, size=SIZE)
-def test_if_the_engine_raises_the_reply_goes_on_as_it_came_or_ends_in_an_error(row: Row) -> None:
+def test_a_crash_continues_or_is_an_error(row: Row) -> None:
     rng = random.Random(row.id)
     check_crash(row.body(random_cut(row.text, rng)), row.engine, rng)
 
@@ -196,12 +194,12 @@ def test_if_the_engine_raises_the_reply_goes_on_as_it_came_or_ends_in_an_error(r
 @pytest.mark.slow
 @each_case("row", PROSE[::3], ids=name_of, size=SIZE)
 def test_if_it_raises_in_a_text_letter_by_letter_all_of_that_leaves(row: Row) -> None:
-    """Nothing of it was changed."""
+    """The reply is unchanged so far."""
     assert check_crash(row.body(row.text[:SHORT]), row.engine, random.Random(row.id))
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_if_it_raises_in_what_a_server_sent_that_goes_on_or_ends_in_an_error(name: str) -> None:
+def test_a_crash_in_a_recording_continues_or_is_an_error(name: str) -> None:
     rng = random.Random(name)
     for _ in range(3):
         check_crash(recorded(name)[0], lambda: recorded(name)[1], rng)
@@ -209,7 +207,7 @@ def test_if_it_raises_in_what_a_server_sent_that_goes_on_or_ends_in_an_error(nam
 
 @pytest.mark.parametrize("each", TRANSLATING, ids=lambda each: each.name)
 def test_if_it_raises_a_translated_reply_ends_in_an_error(each: Any) -> None:
-    """Its client could not read the upstream's bytes."""
+    """The client could not read the upstream's bytes."""
     for row in PROSE[::40]:
         for step in ("feed", "finish"):
             engine, crashes = row.engine(), Crashes()

@@ -26,10 +26,10 @@ DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
 pytestmark = pytest.mark.once
 
-# The characters of the shorter text, and how much longer the other one is.
+# Length of the shorter text, and the factor of the longer one.
 SIZE, TIMES = 500, 16
 SLACK = 10
-# What is over sooner, in seconds, is not measured exactly.
+# Shorter times, in seconds, are not measured exactly.
 SOON = 0.002
 # A reply that is not streamed arrives whole.
 WHOLE = sys.maxsize
@@ -55,7 +55,7 @@ def seconds(text: str, cut: int, *results: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The text around the fragments: they are in a value of some kind, and then it ends."""
+    """The text around the fragments, such as the start and end of a value."""
 
     head: str
     tail: str
@@ -67,7 +67,7 @@ class Frame:
 
 
 def assert_linear(frame: Frame, *parts: str, cuts: tuple[int, ...] = CUTS) -> None:
-    """TIMES as much text may take TIMES as long, with SLACK, however it is cut."""
+    """Assert that TIMES as much text takes at most SLACK * TIMES as long, however it is cut."""
     few, many = (frame.around(parts, size) for size in (SIZE, SIZE * TIMES))
     for cut in cuts:
         most = SLACK * TIMES * max(SOON, seconds(few, cut))
@@ -82,7 +82,7 @@ READ = call_json("read", path="a")
 NOPE = call_json("nope", a=1)
 OPENERS = [*(f"<{word}>" for word in WRAPPER_WORDS), *TOKENS]
 CLOSERS = [closer for closers in TOKENS.values() for closer in closers]
-# What nothing, or much, can come of.
+# Fragments that may begin many readings, or none.
 FRAGMENTS = DATA["FRAGMENTS"]
 FRAMES = {
     "text": Frame("", "\nand so on."),
@@ -129,7 +129,7 @@ FRAMES = {
     "preformatted": Frame("<pre>", "</pre>\nand so on."),
     "indented": Frame("So:\n\n    ", "\nand so on."),
 }
-# Fragments that are cheap alone, where they may be read again and again.
+# Fragments that are cheap alone, in frames where they may be read repeatedly.
 PLACED = tuple(map(tuple, DATA["PLACED"]))
 FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS]now")
 
@@ -187,7 +187,7 @@ def test_looking_for_a_copy_in_a_result(call: str, fragment: str) -> None:
     assert seconds(SOUGHT[call], WHOLE, many) <= most
 
 
-# The calls of a reply that are looked for.
+# The number of calls in a reply whose copies are searched for.
 MANY = 64
 CALLS = [f"<tool_call>\n{call_json('read', path=f'a/b{number}')}\n</tool_call>\n" for number in range(MANY)]
 
@@ -202,7 +202,7 @@ def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(line: str) 
 
 
 def test_looking_for_all_calls_of_a_reply_in_lines_like_theirs() -> None:
-    """However often the lines of each occur in a result, in another order."""
+    """The lines of each call occur many times in the result, in another order."""
     result = ""
     for call in CALLS:
         first, inner, last, _ = call.split("\n")

@@ -33,12 +33,8 @@ from tests.support import messages_ask, responses_ask
 Item = dict[str, Any]
 ROOT = Path(__file__).parents[2]
 DIALECTS = ("chat", "messages", "responses")
-# By the rules that come with the proxy, and with all that it can heal.
-PLANS = (
-    HealPlan(),
-    *(HealPlan(on=frozenset(each.healings)) for each in FAMILIES),
-    HealPlan(frozenset(IDS)),
-)
+# The built-in rules, the healings of each family, and all healings.
+PLANS = (HealPlan(), *(HealPlan(on=frozenset(each.healings)) for each in FAMILIES), HealPlan(frozenset(IDS)))
 HISTORIES = ("drop", "reasoning", "reasoning_content")
 TEXTS = ("", "one", "two\nlines", "größer", "<tool_call>", '{"a": 1}', "```\ncode\n```", " ")
 BILLING = "x-anthropic-billing-header: cch="
@@ -60,7 +56,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Talk:
-    """A conversation that grows, and the tools of it by name."""
+    """A growing conversation, and its tools by name."""
 
     tools: dict[str, Any]
     turns: tuple[Turn, ...]
@@ -68,7 +64,6 @@ class Talk:
 
 
 def new_talk(seed: int) -> Talk:
-    """Return the conversation of this number."""
     rng = random.Random(seed)
     rows = {f"tool_{number}": row for number, row in enumerate(rng.sample(ROWS, rng.randint(1, 4)))}
     turns, open_calls = list[Turn](), tuple[Call, ...]()
@@ -97,17 +92,13 @@ def chat(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
         answer["reasoning_content"] = turn.thought
     if turn.calls or rng.random() < 0.2:
         answer["tool_calls"] = [
-            {
-                "id": id_,
-                "function": {"name": name, "arguments": rng.choice((text, text, json.loads(text), text[:-1]))},
-            }
+            {"id": id_, "function": {"name": name, "arguments": rng.choice((text, text, json.loads(text), text[:-1]))}}
             for id_, name, text in turn.calls
         ]
     return asked, [answer]
 
 
 def messages(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
-    """The same as Messages."""
     note = messages_ask.text(f"<system-reminder>\n{turn.note}\n</system-reminder>")
     blocks = [
         *(messages_ask.result(rng.choice((said, [messages_ask.text(said)])), call) for call, said in turn.results),
@@ -123,7 +114,6 @@ def messages(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
 
 
 def responses(turn: Turn, rng: random.Random) -> tuple[list[Item], list[Item]]:
-    """The same as Responses."""
     said = [responses_ask.user(rng.choice((turn.said, responses_ask.text(turn.said))))] if turn.said else []
     asked = [
         *(responses_ask.output(text, call) for call, text in turn.results),
@@ -152,7 +142,7 @@ def requests(talk: Talk, dialect: str) -> Iterator[Item]:
                 yield {"model": "m", "tools": tools, "messages": deepcopy(history)}
             case "messages":
                 given = deepcopy(history)
-                # The client's mark of the cache moves along, and its accounting is another one each time.
+                # The client's cache marker moves, and its accounting changes with each request.
                 given[-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
                 tools = [{"name": name, "input_schema": schema} for name, schema in talk.tools.items()]
                 yield messages_ask.ask(*given, system=f"{BILLING}{len(history)}\nbe brief", tools=tools)
@@ -184,9 +174,7 @@ def digest() -> str:
 
 
 def check_growth(talk: Talk, dialect: str, seed: int) -> None:
-    """See to it that each request has the same tools as the one before it, and all of its messages first, to the order
-    of their keys; all else is the same.
-    """
+    """Assert that each request begins with the previous one's messages, byte for byte, and is otherwise the same."""
     for before, after in pairwise(json.loads(goes_up(body, dialect, seed)) for body in requests(talk, dialect)):
         assert {**before, "messages": []} == {**after, "messages": []}
         assert json.dumps(before["tools"]) == json.dumps(after["tools"])
@@ -203,13 +191,13 @@ def test_the_next_turn_begins_with_this_one(dialect: str, seed: int) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", range(len(HISTORIES)))
-def test_so_does_the_turn_behind_one_that_was_only_thought(dialect: str, seed: int) -> None:
+def test_the_turn_after_reasoning_alone_begins_with_it(dialect: str, seed: int) -> None:
     """Whether the reasoning is sent back or not."""
     first, second = Turn((), "one", "", "hm", "", ()), Turn((), "two", "", "", "done", ())
     check_growth(Talk(new_talk(seed).tools, (first, first, second), seed), dialect, seed)
 
 
-def test_the_same_request_goes_up_as_the_same_bytes_whatever_came_between() -> None:
+def test_the_same_request_is_always_sent_as_the_same_bytes() -> None:
     """The client's request is not modified."""
     asked = [
         (body, dialect, seed) for dialect in DIALECTS for seed in TALKS for body in requests(new_talk(seed), dialect)

@@ -52,7 +52,7 @@ def _joined(text: str) -> str:
 
 
 def written(text: str) -> list[str]:
-    """What was written, its escapes decoded as often as it may have been encoded."""
+    """Return the text, and the text with its escapes decoded as often as it may have been encoded."""
     found = [text]
     for decoded in (_json_decoded, _python_decoded):
         once = decoded(text)
@@ -61,7 +61,7 @@ def written(text: str) -> list[str]:
 
 
 def listed(schema: Any, root: Any, depth: int = 0) -> Iterator[Any]:
-    """The values that a schema lists, wherever it does."""
+    """Yield the values that a schema lists at any depth."""
     if isinstance(schema, dict) and depth < 20:
         yield from schema.get("enum", ())
         yield from (schema[key] for key in ("const",) if key in schema)
@@ -74,7 +74,7 @@ def listed(schema: Any, root: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The strings, numbers and words in a value, each with the key that it stands under; keys too."""
+    """Yield the keys of a value, and its strings, numbers and literals, each with its key."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield "", name
@@ -161,7 +161,7 @@ def fault(schema: Any, text: str, found: Repaired) -> str:
     return ""
 
 
-# Short texts with all that can be mistaken, so that much of what is broken has a reading.
+# Short texts full of characters that are easily misread, so that much damaged text has a reading.
 _PLAIN_TEXT = st.sampled_from(('say "hi"', "f(\"x\", 'y')", "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "path": _PLAIN_TEXT,
@@ -184,9 +184,7 @@ PLAIN = st.builds(
     st.none(),
 )
 PATIENT = settings(
-    max_examples=20,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    max_examples=20, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
 
@@ -194,7 +192,7 @@ PATIENT = settings(
 @pytest.mark.parametrize("way", DAMAGE)
 @PATIENT
 @given(data=st.data(), seed=st.integers(0, 10_000), more=st.sampled_from(sorted(DAMAGE)), stopped=st.booleans())
-def test_c9_what_leaves_was_written(way: str, data: st.DataObject, seed: int, more: str, stopped: bool) -> None:
+def test_c9_every_value_sent_was_written(way: str, data: st.DataObject, seed: int, more: str, stopped: bool) -> None:
     kind = data.draw(TOOLS | PLAIN)
     text = data.draw(texts_of(data.draw(kind.values)))
     broken = DAMAGE[more](DAMAGE[way](text, seed), seed // 7)
@@ -214,7 +212,7 @@ def test_c9_what_leaves_was_written(way: str, data: st.DataObject, seed: int, mo
         ('{"b": "y", "a": "x"}', {"a": "y", "b": "z"}),
     ],
 )
-def test_what_was_not_written_is_seen(text: str, values: Any) -> None:
+def test_invented_values_are_detected(text: str, values: Any) -> None:
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
     found = repaired(schema, "{}")
     assert found is not None
@@ -223,7 +221,7 @@ def test_what_was_not_written_is_seen(text: str, values: Any) -> None:
     assert not fault(schema, text, Repaired(found.name, found.tool, "{}", {}, (), 0))
 
 
-def test_enough_of_what_is_broken_is_repaired() -> None:
+def test_enough_damage_is_repaired() -> None:
     """Otherwise the property is not tested."""
     schema = {"type": "object", "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}}}
     text = json.dumps({"path": 'say "hi"\n', "limit": 5})

@@ -16,7 +16,7 @@ def test_there_are_captures() -> None:
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
-def test_each_capture_gives_the_report_beside_it(
+def test_each_capture_has_its_report(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "rules.yaml").write_text("")

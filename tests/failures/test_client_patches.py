@@ -28,7 +28,6 @@ def got_of(*chunks: Chunk) -> Got:
 
 
 def message(*entries: dict[str, Any], finish: str | None = "tool_calls") -> Chunk:
-    """Return a chunk that contains the whole message."""
     said = {"role": "assistant", "content": None, "tool_calls": [*entries]}
     return chunk({"index": 0, "delta": {}, "message": said, "finish_reason": finish})
 
@@ -40,7 +39,7 @@ def is_read(got: Got) -> bool:
 
 @pytest.mark.parametrize("begun", ["", None, "{}", SKILL[:9], SKILL[:18], SKILL])
 @pytest.mark.parametrize("id_", ["a", "other", None])
-def test_the_whole_message_at_the_end_completes_what_had_begun(begun: Any, id_: str | None) -> None:
+def test_the_whole_message_at_the_end_completes_a_call(begun: Any, id_: str | None) -> None:
     """Matched by id, or else by position; nothing is sent twice."""
     assert is_read(got_of(calls(piece(0, begun, "read", "a")), message(entry("read", SKILL, id_))))
     assert is_read(got_of(calls(piece(0, begun, id="a")), message(entry("read", SKILL, id_))))

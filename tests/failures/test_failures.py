@@ -37,7 +37,7 @@ def test_each_failure_has_exactly_one_test_of_its_name() -> None:
 
 
 def _written(values: dict[str, Any], rng: random.Random, *, short: bool) -> Any:
-    """Arguments in one of the ways in which servers send them; `short`: the last brace may be missing."""
+    """Return arguments in one of the forms that servers send. If `short`, the last brace may be missing."""
     text = json.dumps(values)
     plain = json.dumps(values, ensure_ascii=False)
     ways: list[Any] = [text, text, plain, json.dumps(values, indent=1), json.dumps(text), values]
@@ -53,13 +53,12 @@ class _BadServer:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.index = rng.choice(["counts", "from one", "zero", "none"])
-        # Else a new id without a name, behind a call without an object, could be the same call's (F46).
+        # Otherwise a new id without a name could belong to the previous call (F46).
         self.counts = self.index in ("counts", "from one")
         self.id = rng.choice(["plain", "number", "always", "churn", "empty later"])
         self.name = rng.choice(["once", "always", "prefix", "case", *(["late"] if self.counts else [])])
 
     def call(self, number: int, name: str, arguments: Any) -> list[dict[str, Any]]:
-        """Return the deltas of one call."""
         whole = not isinstance(arguments, str) or self.rng.random() < 0.2
         parts = [arguments] if whole else random_cut(arguments, self.rng)
         index = {"counts": number, "from one": number + 1, "zero": 0, "none": None}[self.index]
@@ -71,7 +70,6 @@ class _BadServer:
         return said
 
     def spelled(self, number: int, name: str) -> str:
-        """Return a name in this server's spelling."""
         return {"prefix": f"functions.{name}:{number}", "case": name.upper()}.get(self.name, name)
 
     def _names(self, place: int, count: int) -> bool:
@@ -96,7 +94,7 @@ def _reply(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], Got, Got, str]:
     deltas: list[dict[str, Any]] = []
     entries: list[dict[str, Any]] = []
     for number, (name, values) in enumerate(meant):
-        # Where the next call has no index of its own, only the last brace tells that this one is over.
+        # Without an index of its own, only the last brace separates a call from the next one.
         arguments = _written(values, rng, short=server.counts or number == len(meant) - 1)
         deltas += server.call(number, name, arguments)
         entries.append(entry(server.spelled(number, name), arguments, rng.choice([f"c{number}", number, None, ""])))
@@ -107,7 +105,6 @@ def _reply(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], Got, Got, str]:
 
 
 def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
-    """The deltas in groups, in their order."""
     groups: list[list[Any]] = [[]]
     for each in deltas:
         if groups[-1] and rng.random() < 0.8:

@@ -19,7 +19,6 @@ FILES = offered(
 
 
 def late(**message: Any) -> Chunk:
-    """Return a last chunk with the whole message."""
     return chunk({"index": 0, "delta": {}, "message": message, "finish_reason": "tool_calls"})
 
 
@@ -128,7 +127,7 @@ def test_f25_empty_arguments_come_again_and_again() -> None:
 
 
 def _under(field: str, arguments: Any = LS) -> dict[str, Any]:
-    """A call with its arguments under another name."""
+    """Return a call whose arguments are in another field."""
     return {"index": 0, "id": "a", "function": {"name": "bash", "arguments": None, field: arguments}}
 
 
@@ -220,7 +219,7 @@ def test_f30_arguments_are_written_as_python_or_nearly_json(arguments: str, valu
 
 @pytest.mark.parametrize("before", ["json\n", "```json\n", "bash", "<arguments>", "Here they are: ", ""])
 @pytest.mark.parametrize("behind", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
-def test_f31_something_stands_around_the_arguments(before: str, behind: str) -> None:
+def test_f31_there_is_text_around_the_arguments(before: str, behind: str) -> None:
     """Short markup, a word or a surplus brace is dropped. The object is unchanged."""
     got = argued("bash", before + LS + behind, cuts=2)
     assert (got.calls, got.text) == ([("bash", LS)], "")
@@ -240,10 +239,7 @@ def test_f32_arguments_hold_html_entities() -> None:
     text = '{"command": "a &amp;&amp; echo &quot;b&quot; &lt;c", "timeout": 3}'
     rule = ToolRule("entities", "*", ("command",), "is_string", "unescape_html")
     policy = Policy(rules=(rule,))
-    assert mended("bash", text, policy=policy) == (
-        {"command": 'a && echo "b" <c', "timeout": 3},
-        {"rule:entities"},
-    )
+    assert mended("bash", text, policy=policy) == ({"command": 'a && echo "b" <c', "timeout": 3}, {"rule:entities"})
     assert stays("bash", text)
     assert kept("bash", '{"command": "a && b &amp;lt;"}', policy=policy)
 

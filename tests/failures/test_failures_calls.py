@@ -23,15 +23,13 @@ def reply(*deltas: Delta, **task: Any) -> Got:
 
 
 def in_pieces(index: int | None, id_: Any, name: str, arguments: str, later: Any = ...) -> list[Delta]:
-    """A call in four deltas; the later ones have the id `later`."""
+    """Return a call in four deltas, the last three with the id `later`."""
     parts = (arguments[:1], arguments[1:7], arguments[7:])
     return [piece(index, "", name, id_), *(piece(index, part, id=later) for part in parts)]
 
 
 def test_f41_all_parallel_calls_have_index_0() -> None:
-    """Clients join their arguments to `{…}{…}`: a new name with a new id begins a call, and so does a new object behind
-    a finished one.
-    """
+    """A new name with a new id begins a call, and so does an object after a complete one."""
     three = [("bash", LS), ("read", READ), ("bash", PWD)]
     spoken: list[list[Delta]] = [
         [piece(0, arguments, name, id_) for (name, arguments), id_ in zip(three, "abc", strict=True)],

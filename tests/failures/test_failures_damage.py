@@ -31,7 +31,7 @@ TOOLS: ToolSet = offered(
     function("sum", {"numbers": {"type": "array", "items": {"type": "integer"}}, "label": TEXT}),
     function("tag", {"tags": {"type": "array", "items": TEXT}}, "tags"),
 )
-# Strings whose marks come in pairs.
+# Strings with paired quotation marks.
 INNER = (
     'say "hi"',
     '{"a": {"b": 1}}',
@@ -123,13 +123,13 @@ def test_three_marks_are_one_delimiter(inner: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        # An own key's opener stands twice.
+        # The opener of a key of its own occurs twice.
         ("write", '{"content": "{"a": "x", "path": "y"}", "path": "p"}'),
         ("write", '{"path": "p", "content": "{"path": "x", "content": "y"}"}'),
         # Within an array of strings.
         ("tag", '{"tags": ["a "b" c"]}'),
         ("tag", '{"tags": ["a", "b", "c "d""]}'),
-        # All of it may be the string, or not.
+        # All of it may belong to the string.
         ("write", '{"path": "p", "content": "say "hi"", "note": "x"}'),
         ("write", '{"path": "p", "content": "say "hi", "mode": "b"}'),
         ("bash", '{"command": ""}'[:-2] + '""}'),
@@ -139,7 +139,7 @@ def test_what_can_be_read_in_two_ways_is_refused(name: str, text: str) -> None:
     assert is_refused(name, text)
 
 
-# A mark, and what looks like the end of the object behind it.
+# A quotation mark followed by what looks like the end of the object.
 LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
 
 
@@ -152,7 +152,7 @@ def test_what_looks_like_the_end_of_an_object_is_none_if_a_string_goes_on_behind
     paired = inner.count('"') % 2 == 0
     assert is_right("bash", {"command": inner}, broken({"command": inner}))
     assert is_right("write", {"path": "p", "content": inner}, broken({"path": "p", "content": inner}))
-    # A required key can be nothing else; one that may be missing may as well be a part of the string.
+    # A required key must be a key. An optional one may be part of the string.
     assert is_right("write", {"content": inner, "path": "p"}, broken({"content": inner, "path": "p"}))
     optional = {"path": "p", "content": inner, "mode": "m"}
     if paired:
@@ -185,7 +185,7 @@ def test_what_goes_on_behind_the_object_is_no_text(name: str, object_: str, behi
 @pytest.mark.parametrize("object_", ["{}", '{"timeout": 5}', '{"command": "ls"}', '{"command": "ls", "timeout": 5}'])
 @pytest.mark.parametrize("behind", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
 def test_prose_behind_the_object_is_content(object_: str, behind: str) -> None:
-    """None of the object's own quotation marks stands in it: it can be no part of a string."""
+    """It contains none of the object's own quotation marks, so it cannot be part of a string."""
     got = argued("bash", object_ + behind, tools=TOOLS)
     assert (got.calls, got.text, got.error) == ([("bash", object_)], behind, "")
 
@@ -247,14 +247,14 @@ def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str
     ],
 )
 def test_a_key_that_stands_twice_in_what_needs_a_repair_leaves_no_reading(text: str) -> None:
-    """Everything between the two may be part of the string before the first one."""
+    """Everything between them may be part of the preceding string."""
     assert is_refused("add", text)
 
 
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("end", ["", '"'])
 def test_a_string_that_broke_off_is_never_ended(inner: str, end: str) -> None:
-    """Half a file under finish `stop` is told as a success otherwise; a mark of the string's own is no end."""
+    """Otherwise half a file with finish `stop` would look like success. An inner quotation mark is not an end."""
     text = '{"path": "p", "content": "' + inner.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     assert is_refused("write", text.replace("\r", "\\r") + (' \\"x' if end else ""))
 
@@ -265,7 +265,7 @@ def test_a_string_that_broke_off_is_never_ended(inner: str, end: str) -> None:
 def test_a_string_with_marks_that_broke_off_is_never_ended(cut: str) -> None:
     text = '{"path": "p", "content": "' + cut
     if cut == 'f("}':
-        # This is an object by itself.
+        # This is a complete object.
         assert is_right("write", {"path": "p", "content": "f("}, text)
         return
     assert is_refused("write", text)

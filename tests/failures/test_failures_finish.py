@@ -48,7 +48,7 @@ def test_f55_tool_calls_although_there_are_none() -> None:
 @pytest.mark.parametrize(
     "cut", ["{", '{"comm', '{"command": "rm -rf /tmp', '{"command": "ls"', '{"command": "ls", "timeout": 1', LS]
 )
-def test_f56_a_call_that_was_cut_off_says_so(cut: str, reason: str) -> None:
+def test_f56_a_truncated_call_keeps_its_finish(cut: str, reason: str) -> None:
     """Reason and text are unchanged: a shell command is never completed."""
     got = argued("bash", cut, finish=reason)
     assert (got.calls, got.finish, got.error) == ([("bash", cut)], reason, "")

@@ -51,7 +51,7 @@ def both_ways(name: Any, arguments: str, **task: Any) -> Got:
     ],
 )
 def test_f36_a_name_is_not_quite_an_offered_one(name: str) -> None:
-    """Letter case, a known prefix or suffix, token residue, separators: only where one tool alone can be meant."""
+    """Letter case, known prefixes and suffixes, token residue and separators are corrected if only one tool matches."""
     got = both_ways(name, LS)
     assert (got.calls, got.ids, got.text) == ([("bash", LS)], ("a",), "")
     assert "name" in got.fixes or name.strip() == "bash"
@@ -64,9 +64,7 @@ def test_f36_a_name_is_not_quite_an_offered_one(name: str) -> None:
 
 
 def test_f37_a_call_has_no_name() -> None:
-    """It is told by its keys if one offered tool alone takes them, or by the table that a rules file asks for; if it
-    cannot be told it is text, and nothing is lost.
-    """
+    """It is inferred if only one offered tool accepts the keys, or by a rule's table. Otherwise it is text."""
     for name in (..., "", None):
         got = both_ways(name, '{"path": "a", "content": "b"}')
         assert (got.calls, got.ids) == ([("write_file", '{"path": "a", "content": "b"}')], ("a",))
@@ -89,7 +87,7 @@ def test_f37_a_call_has_no_name() -> None:
         assert both_ways("", arguments, tools=AGENT, policy=table).names == ()
 
 
-def test_f38_the_name_comes_behind_the_arguments() -> None:
+def test_f38_the_name_follows_the_arguments() -> None:
     """The call is held until it has a name. Two calls are kept apart."""
     late: list[list[dict[str, Any]]] = [
         [piece(0, LS[:5], id="a"), piece(0, LS[5:]), piece(0, name="bash")],
@@ -108,7 +106,7 @@ def test_f38_the_name_comes_behind_the_arguments() -> None:
 
 
 def test_f39_the_name_comes_again_and_again() -> None:
-    """On every delta, in pieces, growing, or doubled by a client before: the call has it once."""
+    """On every delta, in pieces, growing, or doubled: the client receives it once."""
     repeated: list[list[dict[str, Any]]] = [
         [piece(0, LS[:5], "bash", "a"), piece(0, LS[5:9], "bash"), piece(0, LS[9:], "bash", "a")],
         [piece(0, "", "bash", "a"), piece(0, LS, "bash", "a"), piece(0, "", "bash", "a")],
@@ -125,7 +123,7 @@ def test_f39_the_name_comes_again_and_again() -> None:
 
 @pytest.mark.parametrize("name", ["nope", "bash2", "read_files", "multi_tool_use.parallel"])
 def test_f40_a_tool_that_was_never_offered(name: str) -> None:
-    """The client can answer it: as a call it leaves as it came; as text it stays text."""
+    """The client can answer it: a structured call is unchanged, and text stays text."""
     assert is_untouched(calls(piece(0, '{"x": "1', name, "a")), calls(piece(0, '"}')), ends("tool_calls"))
     assert whole_is_untouched({"content": None, "tool_calls": [entry(name, '{"x": "1"}')]})
     said = f"<tool_call>{call_json(name, command='ls')}</tool_call>"

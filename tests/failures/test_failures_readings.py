@@ -37,7 +37,7 @@ STRING_PLACES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("value", [*OBJECTS, *ARRAYS])
 @pytest.mark.parametrize(("name", "before", "behind"), STRING_PLACES)
-def test_nothing_that_stands_for_a_string_is_closed(name: str, before: str, behind: str, value: str) -> None:
+def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: str, behind: str, value: str) -> None:
     """If a bracket is missing, the end of the text is unknown. The families take turns."""
     text = before + value + behind
     families = (HERMES, WRAPPERS["Kimi"], WRAPPERS["functionary"])
@@ -50,7 +50,7 @@ def test_nothing_that_stands_for_a_string_is_closed(name: str, before: str, behi
 
 
 @pytest.mark.parametrize("value", OBJECTS)
-def test_a_whole_object_that_stands_for_a_string_is_its_text(value: str) -> None:
+def test_an_object_in_place_of_a_string_is_its_text(value: str) -> None:
     """F23: nothing is missing."""
     meant = json.dumps(json.loads(value))
     for name, before, behind in STRING_PLACES:
@@ -70,7 +70,7 @@ def test_an_object_that_ended_before_the_next_key_is_its_text_whatever_is_missin
 
 
 OBJECT_TOOLS: ToolSet = offered(
-    function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path"),
+    function("put", {"path": TEXT, "body": {"type": "object"}, "rows": {"type": "array"}, "free": {}}, "path")
 )
 
 
@@ -104,7 +104,7 @@ NUMBERS: ToolSet = offered(
     function(
         "put",
         {"text": TEXT, "ratio": {"type": "number"}, "maybe": {"type": ["number", "null"]}, "free": {}, "rows": {}},
-    ),
+    )
 )
 
 
@@ -135,7 +135,7 @@ SCALARS: ToolSet = offered(
             "names": {"type": "array", "items": TEXT},
             "counts": {"type": "array", "items": {"type": "integer"}},
         },
-    ),
+    )
 )
 
 
@@ -214,7 +214,7 @@ def test_a_path_with_single_backslashes_in_a_string_without_any_leaves_no_readin
 
 
 @pytest.mark.parametrize("path", WINDOWS)
-def test_a_path_that_is_legal_json_stays_as_it_came(path: str) -> None:
+def test_a_path_that_is_valid_json_is_unchanged(path: str) -> None:
     """C1."""
     assert kept("bash", json.dumps({"command": f'dir "{path}"'}), tools=PATHS)
 
@@ -249,7 +249,7 @@ def test_the_escapes_of_code_are_read_beside_marks_without_any(code: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["C:\\Users\\me", "C:\\Windows\\System32", "D:\\my docs\\x", "E:\\"])
-def test_a_path_whose_backslashes_escape_nothing_stays_what_it_is(path: str) -> None:
+def test_a_path_without_escapes_is_unchanged(path: str) -> None:
     for command in ('dir "{} x"', 'copy "{} y" a'):
         told = command.format(path)
         if path.endswith("\\"):

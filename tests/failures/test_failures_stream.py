@@ -25,7 +25,7 @@ from tests.support.client_view import (
 )
 from tests.support.helpers import bodies, call_json, calls, chunk, delta, ends, event_bytes, new_engine, piece, says
 from tests.support.scripted import ROLE as FIRST
-from tests.support.scripted import SSE, Act, Upstream, chat, chunked, text
+from tests.support.scripted import SSE, Act, Upstream, chat, chunked, stream, text
 
 CALL = calls(piece(0, LS, "bash", "a"))
 STRONG = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"
@@ -78,7 +78,7 @@ def test_f65_an_error_comes_in_the_middle_of_a_stream() -> None:
 
 def _all_of(data: bytes) -> bytes:
     """What a client gets for the bytes of a stream over HTTP."""
-    with Upstream([SSE, chunked(data), chunked(b"")]) as server:
+    with Upstream(stream(data, b"", ended=False)) as server:
         given: bytes = Inside()(server.url).post(CHAT, json=chat(tools=OFFERED)).data
     return given
 
@@ -181,8 +181,7 @@ def test_f70_the_call_is_in_the_reasoning() -> None:
 
 
 @pytest.mark.parametrize(
-    "thought",
-    [*PROSE, f"I could write\n{STRONG}\nbut I will not.", call_json("bash", command="ls"), STRONG[:-30]],
+    "thought", [*PROSE, f"I could write\n{STRONG}\nbut I will not.", call_json("bash", command="ls"), STRONG[:-30]]
 )
 def test_f71_prose_in_the_reasoning_is_no_call(thought: str) -> None:
     """Not where it is quoted, half, goes on, or is followed by an answer."""

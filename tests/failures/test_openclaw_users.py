@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
-from tests.support.messages_client import serving
-from tests.support.responses_checker import calls_of, check_response
+from tests.support.reply import Seen, events, read
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -25,6 +23,8 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -32,21 +32,8 @@ OPENCLAW = f"/for/openclaw{CHAT}"
 ARGUMENTS = {"path": "a.txt", "content": "hi"}
 
 
-def chunks(data: bytes) -> list[Any]:
-    found = [block[6:] for block in data.split(b"\n\n") if block.startswith(b"data: ")]
-    return [json.loads(block) for block in found if block != b"[DONE]"]
-
-
-def calls(data: bytes) -> list[tuple[str, Any]]:
-    """Name and parsed arguments of each call in a stream."""
-    gathered: dict[int, list[str]] = {}
-    for chunk in chunks(data):
-        for choice in chunk["choices"]:
-            for call in choice["delta"].get("tool_calls") or ():
-                into = gathered.setdefault(call["index"], ["", ""])
-                into[0] += call["function"].get("name") or ""
-                into[1] += call["function"].get("arguments") or ""
-    return [(name, json.loads(arguments)) for name, arguments in gathered.values()]
+def seen(data: bytes) -> Seen:
+    return read("chat", 200, data).choice()
 
 
 INNER = json.dumps({"name": "write_file", "arguments": ARGUMENTS}, indent=2)
@@ -66,16 +53,11 @@ INNER = json.dumps({"name": "write_file", "arguments": ARGUMENTS}, indent=2)
 @pytest.mark.parametrize("streamed", [True, False])
 def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: str, streamed: bool) -> None:
     said = f"I will.\n<tools>\n{inner}\n</tools>"
-    script = stream(ROLE, *map(text, said), finish(), DONE) if streamed else [answer(completion(said))]
+    script = text_reply(*said) if streamed else whole_reply(said)
     with Upstream(script) as server:
         response = inside(server.url).post(OPENCLAW, json=chat(tools=[WRITE_FILE], stream=streamed))
-    if streamed:
-        assert calls(response.data) == [("write_file", ARGUMENTS)]
-        assert chunks(response.data)[-1]["choices"][0]["finish_reason"] == "tool_calls"
-    else:
-        assert response.json is not None
-        (call,) = response.json["choices"][0]["message"]["tool_calls"]
-        assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("write_file", ARGUMENTS)
+    got = seen(response.data)
+    assert (got.calls, got.finish) == ([("write_file", ARGUMENTS)], "tool_calls")
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -93,11 +75,9 @@ def test_defect_5_json_with_a_name_is_no_call_unless_it_was_offered(inside: Insi
     body = json.dumps(completion(said)).encode()
     with Upstream(stream(*events) if streamed else [answer(body)]) as server:
         response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=streamed))
-    if streamed:
-        assert calls(response.data) == [] and chunks(response.data)[-1]["choices"][0]["finish_reason"] == "stop"
-        assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks(response.data)) == said
-    else:
-        assert response.data == body
+    got = seen(response.data)
+    assert (got.text, got.calls, got.finish) == (said, [], "stop")
+    assert streamed or response.data == body
 
 
 @pytest.mark.parametrize("asked", [True, False])
@@ -105,11 +85,11 @@ def test_defect_5_json_with_a_name_is_no_call_unless_it_was_offered(inside: Insi
 def test_defect_7_usage_is_sent_only_to_those_who_ask(inside: Inside, asked: bool, whole: bool) -> None:
     """F61; as a stream of the server, and as one that is made of a whole answer."""
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
-    script = [answer(completion("a"))] if whole else stream(ROLE, text("a"), finish(), USAGE, DONE)
+    script = whole_reply("a") if whole else stream(ROLE, text("a"), finish(), USAGE, DONE)
     with Upstream(script) as server:
         request = chat(tools=[WRITE_FILE], **({"stream_options": {"include_usage": True}} if asked else {}))
         data = inside(server.url, rules).post(CHAT, json=request).data
-    assert any(chunk.get("usage") for chunk in chunks(data)) is asked
+    assert any(chunk.get("usage") for chunk in events(data)) is asked
 
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
@@ -117,16 +97,14 @@ def test_defect_7_usage_is_sent_only_to_those_who_ask(inside: Inside, asked: boo
 def test_defect_7_reasoning_is_kept_unless_the_client_has_it_removed(inside: Inside, key: str, whole: bool) -> None:
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
     script = (
-        [answer(completion({"role": "assistant", "content": "a", key: "hm"}))]
+        whole_reply({"role": "assistant", "content": "a", key: "hm"})
         if whole
         else stream(ROLE, delta({key: "hm"}), text("a"), finish(), DONE)
     )
     for path, kept in ((CHAT, True), (OPENCLAW, False)):
         with Upstream(script) as server:
             data = inside(server.url, rules).post(path, json=chat(tools=[WRITE_FILE])).data
-        said = "".join(chunk["choices"][0]["delta"].get(key) or "" for chunk in chunks(data))
-        assert said == ("hm" if kept else "")
-        assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks(data)) == "a"
+        assert (seen(data).thinking, seen(data).text) == ("hm" if kept else "", "a")
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -150,27 +128,9 @@ def test_defect_7_several_choices_are_kept_apart(inside: Inside, whole: bool) ->
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
     with Upstream(script) as server:
         data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE], n=2)).data
-    said = {0: "", 1: ""}
-    reasons = {}
-    called = []
-    for each in chunks(data):
-        for choice in each["choices"]:
-            said[choice["index"]] += choice["delta"].get("content") or ""
-            called += [choice["index"] for _ in choice["delta"].get("tool_calls") or ()]
-            if choice["finish_reason"]:
-                reasons[choice["index"]] = choice["finish_reason"]
-    assert (said[0].strip(), said[1]) == ("", "talk")
-    assert set(called) == {0} and reasons == {0: "tool_calls", 1: "stop"}
-
-
-def test_defect_9_responses_is_not_taken_for_a_chat(inside: Inside) -> None:
-    """It has its own front."""
-    function = {"type": "function", **WRITE_FILE["function"]}
-    request = {"model": "tiny", "input": "x", "tools": [function], "stream": False}
-    with serving([answer(completion(f"<tools>{INNER}</tools>"))]) as server:
-        response = inside(server.url).post("/v1/responses", json=request)
-        assert [seen.path for seen in server.seen] == [CHAT]
-    assert [name for name, _ in calls_of(check_response(response.data))] == ["write_file"]
+    one, other = (read("chat", 200, data).choice(number) for number in (0, 1))
+    assert (one.text.strip(), len(one.calls), one.finish) == ("", 1, "tool_calls")
+    assert (other.text, other.calls, other.finish) == ("talk", [], "stop")
 
 
 def test_fields_that_openclaw_does_not_expect_are_removed_for_it_alone(inside: Inside) -> None:

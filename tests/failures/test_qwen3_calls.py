@@ -28,7 +28,6 @@ ADDED = {"bash": {"description": "Execute the given shell command"}, "glob": {"p
 
 
 def asked(inside: Inside, script: Any, *, rules: str = FILE, stream: bool = True, **request: Any) -> bytes:
-    """The body that OpenCode gets."""
     body = chat(stream=stream, **{"tools": OPENCODE, **request})
     with Upstream(script) as server:
         data: bytes = inside(server.url, rules).post(CHAT, json=body).data
@@ -36,13 +35,11 @@ def asked(inside: Inside, script: Any, *, rules: str = FILE, stream: bool = True
 
 
 def streamed(inside: Inside, *chunks: Chunk, **more: Any) -> Any:
-    """What a client has of a stream of these chunks."""
     script = stream(ROLE.raw, *(each.raw for each in chunks), DONE)
     return received(asked(inside, script, **more))[0]
 
 
 def answered(inside: Inside, *messages: dict[str, Any], finish: str = "tool_calls", **more: Any) -> list[Any]:
-    """The choices of a whole answer."""
     choices = [
         {"index": number, "message": {"role": "assistant", **each}, "finish_reason": finish}
         for number, each in enumerate(messages)
@@ -64,9 +61,7 @@ def values_of(seen: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), BUILT_IN)
-def test_each_rule_of_the_guide_acts_on_streams_and_on_whole_answers(
-    inside: Inside, name: str, values: Any, new_name: str, after: Any
-) -> None:
+def test_each_rule_of_the_guide_acts(inside: Inside, name: str, values: Any, new_name: str, after: Any) -> None:
     text = json.dumps(values)
     cut = len(text) // 2
     seen = streamed(inside, calls(piece(0, text[:cut], name, "a")), calls(piece(0, text[cut:])), ends("tool_calls"))
@@ -76,7 +71,7 @@ def test_each_rule_of_the_guide_acts_on_streams_and_on_whole_answers(
 
 
 @pytest.mark.parametrize(("name", "values"), TABLE)
-def test_each_row_of_the_table_tells_a_call_without_a_name(inside: Inside, name: str, values: Any) -> None:
+def test_each_row_of_the_table_infers_a_name(inside: Inside, name: str, values: Any) -> None:
     text = json.dumps(values)
     seen = streamed(inside, *(calls(piece(0, part)) for part in (text[:7], text[7:])), ends("tool_calls"))
     assert values_of(seen) == [(name, {**values, **ADDED.get(name, {})})]

@@ -78,7 +78,7 @@ FILLED_IN = [case for case in BUILT_IN[:8] if case[0] in ("bash", "glob", "task"
 @pytest.mark.parametrize(
     ("name", "values", "new_name", "after"), [case for case in BUILT_IN[:8] if case not in FILLED_IN]
 )
-def test_the_same_rules_are_built_in_and_guarded(
+def test_the_built_in_rules_are_the_same_and_guarded(
     name: str, values: JsonObject, new_name: str, after: JsonObject
 ) -> None:
     policy = load({}, {})[1].policy("m")
@@ -86,9 +86,7 @@ def test_the_same_rules_are_built_in_and_guarded(
 
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), FILLED_IN)
-def test_c9_no_built_in_rule_fills_in_what_no_model_wrote(
-    name: str, values: JsonObject, new_name: str, after: JsonObject
-) -> None:
+def test_c9_no_built_in_rule_invents_a_value(name: str, values: JsonObject, new_name: str, after: JsonObject) -> None:
     """Who wants that has it in a file."""
     policy = load({}, {})[1].policy("m")
     assert rules_for(policy.fallback_rules, name, case_sensitive=False) == ()

@@ -64,7 +64,6 @@ WHOLES = recorded("*/*-chat-plain-200.txt", "*/named-[34].txt", "*/named-plain.t
 
 @cache
 def tools_for(name: str) -> ToolSet:
-    """The tools that were offered when the recording was made."""
     if not name.startswith("llama-server-agents"):
         return read_tools([WRITE_FILE])
     prefix = Path(name).name.split("_")[0]
@@ -139,7 +138,7 @@ def test_a_recorded_stream_gives_the_calls_that_the_model_made(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_client_reads_what_came_if_nothing_needs_a_repair(name: str) -> None:
+def test_a_clean_recording_is_unchanged(name: str) -> None:
     """Contract C1: text, reasoning, arguments and finish are the same, and nearly all events are the very bytes."""
     data = (FOLDER / name).read_bytes()
     given = through(name, [data])

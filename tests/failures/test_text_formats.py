@@ -19,8 +19,6 @@ CORPORA = Path(__file__).parents[1] / "corpora"
 
 
 class Call(TypedDict):
-    """A call that must be found."""
-
     name: str
     arguments: dict[str, Any]
 
@@ -86,7 +84,7 @@ def test_each_reply_gives_its_calls_and_its_text_at_every_cut(row: Row) -> None:
         assert (exact(repaired(found.parsed, TOOLS)), found.text) == (expected, row["content"]), cut
 
 
-def test_no_id_stands_twice() -> None:
+def test_ids_are_unique() -> None:
     assert [id for id, count in Counter(row["id"] for row in ROWS).items() if count > 1] == []
 
 

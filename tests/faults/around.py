@@ -55,7 +55,6 @@ class UnderWay:
     response: HTTPResponse | None
 
     def read(self) -> Answer:
-        """All of the answer."""
         if self.response is not None:
             return read(self.dialect, self.response, streamed=self.streamed)
         with self.client.answer() as response:
@@ -78,7 +77,6 @@ def under_way(bench: Bench, stack: ExitStack) -> list[UnderWay]:
 
 
 def master_of(bench: Bench) -> psutil.Process:
-    """gunicorn's master."""
     master = psutil.Process(bench.proxy.health()["worker"]).parent()
     assert master is not None
     return master

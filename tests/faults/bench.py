@@ -1,4 +1,4 @@
-"""What every row of the matrix is run on: a real proxy, a scripted model server, and what holds after each request."""
+"""The bench of the fault matrix: a real proxy, a scripted model server, and the invariants after each request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODELS = answer({"object": "list", "data": [{"id": "tiny", "object": "model", "o
 
 
 class Shown:
-    """In a script: wait until the client has something of the answer, so that what follows finds a stream begun."""
+    """In a script: wait until the client has received a part of the answer."""
 
 
 SHOWN = Shown()
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Answer:
-    """What a client got: all bytes of the body, and whether it ended as its framing says."""
+    """A client's answer: all bytes of the body, and whether it ended as its framing says."""
 
     dialect: Dialect
     streamed: bool
@@ -47,7 +47,7 @@ class Answer:
 
     @property
     def told(self) -> Told:
-        """What a strict client makes of it."""
+        """Return a strict client's view of it."""
         if self.status != 200:
             assert self.headers["content-type"] == "application/json", self.headers
             return self.dialect.error(self.data, self.status)
@@ -56,7 +56,7 @@ class Answer:
         return self.dialect.stream(self.data) if self.streamed else self.dialect.whole(self.data)
 
     def fails(self, status: int, *, event: bool = False) -> Told:
-        """What it says, if it is an error of this status (as a chat client knows it), or in a stream an `event`."""
+        """Return its view as an error of this status (as in chat), or as an error event in a stream."""
         wanted = 200 if event else self.dialect.status(status)
         assert (self.status, self.ended) == (wanted, True), (self.status, self.ended, self.data[:2000])
         told = self.told
@@ -64,7 +64,6 @@ class Answer:
         return told
 
     def succeeds(self) -> Told:
-        """What it says, if it is a success."""
         assert (self.status, self.ended) == (200, True), (self.status, self.ended, self.data[:2000])
         told = self.told
         assert told.finish and not told.error, self.data[:2000]
@@ -72,7 +71,7 @@ class Answer:
 
 
 class PatientClient(Client):
-    """One that waits for as long as the largest answers take."""
+    """A client that waits as long as the largest answers take."""
 
     def __init__(self, port: int, request: bytes) -> None:
         super().__init__(port, request)
@@ -88,16 +87,15 @@ class Bench:
     _checked: int = 0
 
     def play(self, *scripts: Script) -> None:
-        """Answer the next requests so."""
         self.upstream.play(*scripts)
         self.upstream.paths["/v1/models"] = [MODELS]
 
     def ask(
         self, dialect: Dialect, script: Faulty, *, streamed: bool, tools: bool = True, asked: int = 1, **more: Any
     ) -> Answer:
-        """One request that the model server answers so, judged by all that must hold whatever went wrong.
+        """Send a request that the model server answers with this script, and check the invariants.
 
-        `asked` is how often the model server may have been asked: a call that cannot be read is asked for once more.
+        The model server may be asked up to `asked` times: an unreadable call is requested again.
         """
         gate = self.upstream.gate() if SHOWN in script else None
         self.play([gate if isinstance(each, Shown) else each for each in script])  # type: ignore[misc]
@@ -109,29 +107,25 @@ class Bench:
         return given
 
     def sent(self, dialect: Dialect, body: Any, *, streamed: bool, shown: Gate | None = None) -> Answer:
-        """The answer to a body: bytes as they are, anything else as JSON. The gate opens once a part of it is there."""
+        """Send a body (bytes verbatim, others as JSON). The gate opens once a part of the answer has arrived."""
         id_ = f"fault-{next(_numbers)}"
-        with (
-            PatientClient(self.proxy.port, request(dialect, body, id_)) as client,
-            client.answer() as response,
-        ):
+        with PatientClient(self.proxy.port, request(dialect, body, id_)) as client, client.answer() as response:
             return read(dialect, response, streamed=streamed, id_=id_, shown=shown)
 
     def settled(self, *answers: Answer) -> None:
-        """Nothing is under way, each request has its one line in the log, and no line tells of a defect."""
+        """Assert that no request is in progress, that each has one log line, and that the log has no defect."""
         assert self.proxy.idle()
         log = self.proxy.log.read_text()
         for given in answers:
             told = re.findall(rf"(?m)^.* id={re.escape(given.id)} method=.*$", log)
             assert len(told) == 1, told
-        # From where the last test has looked.
+        # Start where the last check ended.
         log, self._checked = log[self._checked :], len(log)
         wrong = re.search(r"Traceback|ERROR|ResourceWarning", log)
         assert wrong is None, log[max(0, wrong.start() - 500) : wrong.end() + 3000]
 
 
 def request(dialect: Dialect, body: Any, id_: str = "", *, headers: str = "") -> bytes:
-    """A POST as its bytes."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = f"X-Request-Id: {id_}\r\n" if id_ else ""
     lines = f"Host: x\r\nContent-Type: application/json\r\n{named}{headers}"
@@ -142,7 +136,6 @@ def request(dialect: Dialect, body: Any, id_: str = "", *, headers: str = "") ->
 def read(
     dialect: Dialect, response: HTTPResponse, *, streamed: bool, id_: str = "", shown: Gate | None = None
 ) -> Answer:
-    """All of an answer."""
     parts: list[bytes] = []
     ended = True
     try:
@@ -160,14 +153,14 @@ def read(
 
 
 class Benches:
-    """Benches by the flags of their proxies, each made once; all end with the stack."""
+    """Benches by the flags of their proxies, each created once and stopped with the stack."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder, self._stack = folder, stack
         self._made: dict[tuple[str, ...], Bench] = {}
 
     def __call__(self, *flags: str, url: str = "") -> Bench:
-        """The bench whose proxy has these flags, without scripts yet; `url`: it is in front of that server instead."""
+        """Return the bench whose proxy has these flags, without scripts. With `url`, the proxy uses that server."""
         key = (url, *flags)
         if key not in self._made:
             upstream = self._stack.enter_context(Upstream())
@@ -179,7 +172,7 @@ class Benches:
 
 
 class Watch:
-    """A context manager that asks for /health all the time; each answer must be a 200 and come within a second."""
+    """Context manager that polls /health; each answer must be a 200."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -218,17 +211,17 @@ class Watch:
 
 @contextmanager
 def many(port: int, requests: Sequence[bytes]) -> Iterator[list[Client]]:
-    """Clients that have sent these bytes and keep their end open."""
+    """Yield clients that have sent these bytes and keep their connections open."""
     with ExitStack() as stack:
         yield [stack.enter_context(Client(port, each)) for each in requests]
 
 
 def every(*, streamed: bool | None = None) -> list[tuple[Dialect, bool]]:
-    """All dialects, streamed and whole, or one of the two."""
+    """Return all dialects, streamed and whole, or only one of the two."""
     ways = (True, False) if streamed is None else (streamed,)
     return [(dialect, way) for dialect in DIALECTS.values() for way in ways]
 
 
 def gone(seen: Seen, moment: float) -> bool:
-    """True if the model server was let go soon after the moment."""
+    """Return whether the model server's connection was closed soon after the moment."""
     return seen.gone_after(moment)

@@ -1,4 +1,4 @@
-"""What goes wrong, as scripts of the model server and as bytes of the client: the variants of the matrix' rows."""
+"""The faults of the matrix: scripts of the model server, and bytes of the client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 INPUT = {"path": "a.txt", "content": "hi"}
 SAID = (SSE, chunked(ROLE), chunked(text("So. ")))
 HALF = (chunked(opened(0, "call_1", "write_file")), chunked(arguments(0, '{"path": "a.txt", "content": "h')))
-# Where a stream is when it goes wrong: what was sent by then, whether tools are offered.
+# Moments of a stream: what has been sent by then, and whether tools are offered.
 MOMENTS: Mapping[str, tuple[Faulty, bool]] = {
     "in text": ([*SAID, SHOWN], True),
     "in text that passes": ([*SAID, SHOWN], False),
@@ -48,7 +48,7 @@ OVERFLOW = "This model's maximum context length is 8192 tokens. However, your re
 
 
 def unchunked(data: bytes) -> bytes:
-    """What is in one chunk; nothing of a head."""
+    """Return the content of a chunk, and nothing of a head."""
     return data.partition(b"\r\n")[2].removesuffix(b"\r\n")
 
 
@@ -87,7 +87,7 @@ BREAKS: Mapping[str, list[Action]] = {
 
 
 def failing(status: int) -> bytes:
-    """The event of a server whose engine died."""
+    """Return the error event of a server whose engine died."""
     return event({"error": {"message": "engine died", "type": "InternalServerError", "param": None, "code": status}})
 
 
@@ -95,7 +95,7 @@ WORDS = "Hé 🙂 "
 
 
 def raw(said: str) -> bytes:
-    """A chunk of text as most servers write it: UTF-8."""
+    """Return a chunk of text in UTF-8, as most servers write it."""
     return text("TEXT").replace(b"TEXT", json.dumps(said, ensure_ascii=False)[1:-1].encode())
 
 
@@ -129,13 +129,12 @@ ODD: Mapping[str, bytes] = {
 
 
 def tool_call(**said: Any) -> dict[str, Any]:
-    """A delta of a call, of these parts."""
+    """Return a call delta with these fields."""
     function = {key: said.pop(key) for key in ("name", "arguments") if key in said}
     return {"type": "function", "function": function, **said}
 
 
 def deltas(*calls: dict[str, Any]) -> list[bytes]:
-    """One event for each."""
     return [delta({"tool_calls": [call]}) for call in calls]
 
 
@@ -187,7 +186,6 @@ OURS = dict.fromkeys(("X-Powered-By", "Server", "Via", "Upgrade", "X-Accel-Redir
 
 
 def with_headers(script: list[Action], headers: Mapping[str, str]) -> list[Action]:
-    """The script with more headers in its head."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
     assert isinstance(script[0], bytes)
     return [script[0].removesuffix(b"\r\n") + lines + b"\r\n", *script[1:]]

@@ -15,7 +15,6 @@ CHAT = DIALECTS["chat"]
 
 
 def named(type_: str, **more: object) -> bytes:
-    """An event of a Messages stream."""
     return f"event: {type_}\ndata: {json.dumps({'type': type_, **more})}\n\n".encode()
 
 

@@ -17,18 +17,19 @@ from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     ROLE,
-    SSE,
     WRITE_FILE,
     Act,
     Script,
     Upstream,
     answer,
+    arguments,
     chat,
-    chunked,
-    completion,
     finish,
+    opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -37,7 +38,6 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """The messages of the proxy's logger so far."""
     caplog.set_level(logging.INFO, "proxy")
     yield caplog.messages
     assert all("\n" not in message for message in caplog.messages)
@@ -48,7 +48,7 @@ def facts(line: str) -> dict[str, str]:
 
 
 def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
-    with Upstream(stream(ROLE, text(HERMES), finish(), DONE)) as server:
+    with Upstream(text_reply(HERMES)) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     line, *repairs = caplog.messages
     known = facts(line)
@@ -62,7 +62,7 @@ def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.Log
 @pytest.mark.parametrize(
     "path,status", [("/health", 200), ("/nothing", 404), ("/for/nobody/v1/models", 404), ("/for/agent", 404)]
 )
-def test_every_request_has_one_line(
+def test_each_request_is_one_line(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, path: str, status: int
 ) -> None:
     assert inside("http://127.0.0.1:1").get(path, headers={"X-Request-Id": "r1"}).status_code == status
@@ -73,14 +73,14 @@ def test_every_request_has_one_line(
 @pytest.mark.parametrize(
     "script,expected",
     [
-        (stream(ROLE, text("a"), finish(), DONE), "ok"),
+        (text_reply("a"), "ok"),
         ([answer({"error": {"message": "x"}}, 429)], "refused"),
-        ([SSE, chunked(ROLE), chunked(text("a"))], "broken"),
+        (stream(ROLE, text("a"), ended=False), "broken"),
         ([Act.CLOSE], "broken"),
         (None, "unreachable"),
     ],
 )
-def test_the_line_says_how_the_model_server_did(
+def test_the_line_names_the_upstream_result(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script | None, expected: str
 ) -> None:
     with Upstream(*([script] if script else [])) as server:
@@ -91,7 +91,7 @@ def test_the_line_says_how_the_model_server_did(
 
 
 @rows(__file__, "path,dialect,route")
-def test_the_line_says_by_which_route_a_request_came(
+def test_the_line_names_the_route(
     inside: Inside, caplog: pytest.LogCaptureFixture, *, path: str, dialect: str, route: str | None
 ) -> None:
     caplog.set_level(logging.INFO, "proxy")
@@ -102,12 +102,8 @@ def test_the_line_says_by_which_route_a_request_came(
     assert known.get("upstream") == ("ok" if dialect == "passed" else None)
 
 
-def called(arguments: str, reason: str) -> Script:
-    """A structured call of write_file, and why the reply ends."""
-    function = {"name": "write_file", "arguments": arguments}
-    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
-    chunk = json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]})
-    return stream(ROLE, f"data: {chunk}\n\n".encode(), finish(reason), DONE)
+def called(said: str, reason: str) -> Script:
+    return stream(ROLE, opened(0, "call_1", "write_file"), arguments(0, said), finish(reason), DONE)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +112,13 @@ def called(arguments: str, reason: str) -> Script:
         (called('{"path": "a", "content": "b"}', "tool_calls"), {}),
         (called('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
         (called('{"path": "a", "cont', "length"), {"cut": "1"}),
-        (stream(ROLE, text(HERMES), finish(), DONE), {}),
-        (stream(ROLE, text(HERMES[:60]), finish("length"), DONE), {"refused": "broken:1", "cut": "1"}),
-        (stream(ROLE, text("So."), finish("length"), DONE), {}),
-        (stream(ROLE, text(HERMES.replace("write_file", "no_file")), finish(), DONE), {"refused": "not_offered:1"}),
+        (text_reply(HERMES), {}),
+        (text_reply(HERMES[:60], why="length"), {"refused": "broken:1", "cut": "1"}),
+        (text_reply("So.", why="length"), {}),
+        (text_reply(HERMES.replace("write_file", "no_file")), {"refused": "not_offered:1"}),
     ],
 )
-def test_the_line_says_why_a_call_is_missing_or_fails(
+def test_the_line_says_why_a_call_is_missing(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, script: Script, expected: dict[str, str]
 ) -> None:
     with Upstream(script) as server:
@@ -132,8 +128,7 @@ def test_the_line_says_why_a_call_is_missing_or_fails(
 
 
 def repairing(count: int = 1) -> Upstream:
-    """Answers with a call as text, so often."""
-    return Upstream(*[[answer(completion(HERMES))]] * count)
+    return Upstream(*[whole_reply(HERMES)] * count)
 
 
 WHOLE = chat(stream=False, tools=[WRITE_FILE])
@@ -151,11 +146,9 @@ def test_a_reply_with_countless_repairs_cannot_fill_the_log(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
-    inside: Inside, tmp_path: Path, streamed: bool
-) -> None:
+def test_an_audit_record_names_request_and_client(inside: Inside, tmp_path: Path, streamed: bool) -> None:
     path = tmp_path / "audit.jsonl"
-    script = stream(ROLE, text(HERMES), finish(), DONE) if streamed else [answer(completion(HERMES))]
+    script = text_reply(HERMES, streamed=streamed)
     with Upstream(script) as server:
         client = inside(server.url, audit_file=str(path))
         client.post(f"/for/openclaw{CHAT}", json={**WHOLE, "stream": streamed}, headers={"X-Request-Id": "r1"})
@@ -165,7 +158,7 @@ def test_the_audit_file_has_what_was_before_and_after_and_whose_it_was(
         assert [record[key] for key in ("id", "model", "client")] == ["r1", "tiny", "openclaw"]
 
 
-def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
+def test_an_unwritable_audit_file_fails_no_request(
     inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with repairing(3) as server:
@@ -175,9 +168,7 @@ def test_an_audit_file_that_cannot_be_written_disturbs_no_request(
     assert caplog.text.count("cannot be written") == 1
 
 
-def test_health_counts_repairs_refusals_and_calls_without_arguments(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_health_counts_repairs_and_refusals(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "refusals", property(lambda _: {"not offered": 2}))
     monkeypatch.setattr(Engine, "empty_calls", property(lambda _: 1))
     with repairing(3) as server:

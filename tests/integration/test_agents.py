@@ -24,8 +24,6 @@ pytestmark = pytest.mark.once
 
 
 class TestResults:
-    """What is kept of runs, and the table in the docs."""
-
     def test_the_page_has_its_marks(self) -> None:
         """So that the command can write it."""
         page = Path("docs/agents.md").read_text(encoding="utf-8")
@@ -33,7 +31,7 @@ class TestResults:
 
 
 def settings(home: Path) -> dict[str, str]:
-    """The environment of a run in this home."""
+    """Return the environment of a run in this home."""
     return {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
 
 
@@ -57,11 +55,9 @@ def settled(agent: Agent, server: inside.Server, home: Path) -> tuple[list[str],
 
 
 class TestAgent:
-    """The agents, as far as they can be looked at without them."""
-
     @pytest.mark.slow
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
-    def test_what_it_is_told_is_what_setup_says(self, agent: Agent, tmp_path: Path) -> None:
+    def test_agents_are_configured_as_by_setup(self, agent: Agent, tmp_path: Path) -> None:
         """A server without a proxy is told of in the very files and variables that the command makes for one."""
         with Upstream() as server:
             server.paths = {

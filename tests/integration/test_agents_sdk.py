@@ -10,7 +10,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-import agents
 import openai
 import pytest
 from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, Runner, function_tool
@@ -18,8 +17,6 @@ from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunC
 from tests.conftest import Front, Proxy
 from tests.integration.test_sdk import SCRIPTS
 from tests.support.messages_client import HERMES, INPUT, MODELS, cards, reply
-from tests.support.scripted import SSE, Act, Script, answer, chunked, opened
-from tests.support.scripted import arguments as fragment
 
 pytestmark = pytest.mark.once
 
@@ -32,7 +29,7 @@ QUIET = RunConfig(tracing_disabled=True)
 
 @dataclass
 class Ran:
-    """What came of a run: its result, which calls the function had, and the types of the items that the SDK saw."""
+    """The result of a run: the final output, the calls of the function, and the types of the SDK's items."""
 
     said: object = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +37,6 @@ class Ran:
 
 
 def run(proxy: Proxy, api: str, streamed: bool, *, model: str = "tiny", task: str = "Write a.txt") -> Ran:
-    """Give an agent a task; it may call `write_file`."""
     ran = Ran()
 
     def write_file(path: str, content: str) -> str:
@@ -83,9 +79,7 @@ def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str,
 @pytest.mark.slow
 @WAYS
 @pytest.mark.parametrize("script", ["toolstag", "two"])
-def test_function_tools_are_run_in_front_of_a_real_server(
-    llama_front: Proxy, script: str, api: str, streamed: bool
-) -> None:
+def test_function_tools_run_with_a_real_server(llama_front: Proxy, script: str, api: str, streamed: bool) -> None:
     """llama.cpp's own: a call that it leaves in the text, and two that it reads itself."""
     calls, _ = SCRIPTS[script]
     ran = run(llama_front, api, streamed, model="parrot", task=f"Write a.txt [[script:{script}]]")
@@ -93,23 +87,3 @@ def test_function_tools_are_run_in_front_of_a_real_server(
     made = sorted(ran.calls, key=lambda given: str(given["path"]))
     assert (ran.said, made) == ("Done.", [given for _, given in calls])
     assert ran.items.count("tool_call_item") == ran.items.count("tool_call_output_item") == len(calls)
-
-
-@WAYS
-def test_reasoning_and_text_beside_the_call_do_no_harm(front: Front, api: str, streamed: bool) -> None:
-    """Each API has them in its own way; the call is run all the same, once."""
-    front.upstream.play(reply(streamed, f"<think>hm</think>I write it.\n{HERMES}"), reply(streamed, "All done."))
-    # The tokens of its thoughts are asked for, and not known.
-    front.upstream.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
-    ran = run(front.proxy, api, streamed)
-    assert (ran.said, ran.calls) == ("All done.", [INPUT])
-
-
-def test_a_reply_that_breaks_off_ends_the_run_and_calls_nothing(front: Front) -> None:
-    """`response.failed`: the SDK raises, and half a call was not run (C4)."""
-    half: Script = [SSE + chunked(opened(0, "c1", "write_file")) + chunked(fragment(0, '{"path": "a')), 0.05, Act.RST]
-    front.upstream.play(half)
-    front.upstream.paths[MODELS] = cards("tiny")
-    with pytest.raises(agents.ModelBehaviorError):
-        run(front.proxy, "responses", streamed=True)
-    assert len(front.upstream.seen) == 1

@@ -14,7 +14,7 @@ from tests.real.processes import ROOT
 
 
 def ran(name: str, *words: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
-    """A benchmark that ended well, and the cells of its tables."""
+    """Run a benchmark, and return the process and the cells of its tables."""
     command = [sys.executable, "-m", f"benchmarks.{name}", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -40,7 +40,7 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.benchmarks
-def test_what_is_held_is_measured_beside_nginx_and_an_older_tree() -> None:
+def test_held_figures_are_measured_against_nginx_and_another_tree() -> None:
     """Every answer was right, a live call's as well, and each number is told as met, as not met, or not measured."""
     done, rows = ran("held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD")
     assert rows[0][-2:] == ["HEAD", "proxy"]

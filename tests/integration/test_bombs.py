@@ -36,7 +36,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def most_memory(bench: Bench) -> int:
-    """The most bytes that the worker has needed so far."""
+    """Return the worker's peak memory in bytes."""
     status = Path(f"/proc/{bench.proxy.health()['worker']}/status").read_text()
     found = re.search(r"VmHWM:\s+(\d+) kB", status)
     assert found
@@ -44,7 +44,6 @@ def most_memory(bench: Bench) -> int:
 
 
 def script(headers: dict[str, str], data: bytes, status: int = 200) -> list[Any]:
-    """An answer of these bytes, as they are."""
     return [head(status, {**headers, "Content-Length": str(len(data))}), data]
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Inside
 from tests.integration.test_second_try import BROKEN, asked, counted, models, said, told, usage
 from tests.real import llama
-from tests.support.helpers import received
+from tests.support.reply import read
 from tests.support.responses_ask import ask as ask_response
 from tests.support.responses_checker import calls_of, text_of
 from tests.support.responses_checker import check_stream as check_response
@@ -24,10 +24,10 @@ from tests.support.scripted import (
     Upstream,
     answer,
     chat,
-    completion,
     finish,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -40,7 +40,7 @@ BEFORE = "I write it.\n"
 
 @contextlib.contextmanager
 def upstream(*scripts: Script, owner: str = "vllm") -> Iterator[Upstream]:
-    """A server that says what it is, if it is asked."""
+    """Yield a server that reports its kind."""
     with Upstream(*scripts) as server:
         server.paths["/v1/models"] = models(owner)
         yield server
@@ -51,37 +51,28 @@ def call_of(name: str, arguments: str) -> dict[str, Any]:
 
 
 def guided(name: str = "write_file", arguments: str | None = None, why: str = "stop") -> Script:
-    """What a server says that was made to call; its finish is `stop`, as vLLM says it for a named choice."""
+    """Return the answer to a forced call. Its finish reason is `stop`, as in vLLM for a named choice."""
     called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
     message = {"role": "assistant", "content": None, "tool_calls": [called]}
-    return [answer(completion(message, why, usage=usage(20, 5)))]
+    return whole_reply(message, why, usage=usage(20, 5))
 
 
 def bare() -> Script:
-    """The same from a server that gives the arguments as text (F87)."""
+    """Return the same from a server that sends the arguments as text (F87)."""
     message = {"role": "assistant", "content": json.dumps(ARGUMENTS)}
-    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+    return whole_reply(message, "stop", usage=usage(20, 5))
 
 
-def arguments_of(data: bytes, streamed: bool) -> list[dict[str, Any]]:
-    """The arguments of the calls that a client sees."""
-    if not streamed:
-        [choice] = json.loads(data)["choices"]
-        return [json.loads(call["function"]["arguments"]) for call in choice["message"].get("tool_calls") or ()]
-    found: dict[int, str] = {}
-    for line in data.decode().splitlines():
-        if line.startswith("data: {"):
-            for choice in json.loads(line.removeprefix("data: "))["choices"]:
-                for call in choice["delta"].get("tool_calls") or ():
-                    found[call["index"]] = found.get(call["index"], "") + call["function"].get("arguments", "")
-    return [json.loads(arguments) for arguments in found.values()]
+def arguments_of(data: bytes) -> list[Any]:
+    """Return the arguments of the calls that a chat client reads."""
+    return [arguments for _, arguments in read("chat", 200, data).choice().calls]
 
 
 @pytest.mark.parametrize("second", [guided, bare])
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("before", ["", BEFORE, "<think>Hm.</think>\n\n"])
 @pytest.mark.parametrize("behind", ["", "\n", "\n</tool_calls>\n "])
-def test_the_second_call_stands_in_the_place_of_the_broken_one(
+def test_the_second_call_replaces_the_broken_one(
     inside: Inside, before: str, behind: str, streamed: bool, second: Any
 ) -> None:
     with upstream(told(before + CALL + behind, used=9, streamed=streamed), second()) as server:
@@ -91,7 +82,7 @@ def test_the_second_call_stands_in_the_place_of_the_broken_one(
     assert found["text"].strip() == before.strip() and found["calls"] == ["write_file"]
     assert found["end"] == ["tool_calls"] and found["roles"] == 1 and len(found["ids"]) == 1
     assert found["usage"] == usage(30, 14)
-    assert arguments_of(response.data, streamed) == [ARGUMENTS]
+    assert arguments_of(response.data) == [ARGUMENTS]
     assert other["tool_choice"] == {"type": "function", "function": {"name": "write_file"}}
     assert other["messages"] == one["messages"] and other["tools"] == one["tools"]
     assert "stream_options" not in other and not other.get("stream")
@@ -101,18 +92,18 @@ def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_ag
     """Of a call that has begun to leave in a stream nothing can be taken back."""
     called = call_of("write_file", '{"path": "a", "content": "say "x" y" z}')
     message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
-    first = [answer(completion(message, "tool_calls", usage=usage(10, 9)))]
+    first = whole_reply(message, "tool_calls", usage=usage(10, 9))
     with upstream(first, guided()) as server:
         response = inside(server.url, rules=RULES).post(CHAT, json=asked(False))
         assert len(server.seen) == 2
     found = said(response.data, False)
     assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
-    assert arguments_of(response.data, False) == [ARGUMENTS] and found["usage"] == usage(30, 14)
+    assert arguments_of(response.data) == [ARGUMENTS] and found["usage"] == usage(30, 14)
 
 
 @pytest.mark.parametrize("second", [guided(), told("I cannot.")])
 @pytest.mark.parametrize("before", ["", BEFORE])
-def test_a_responses_client_sees_one_response_behind_heartbeats(inside: Inside, before: str, second: Script) -> None:
+def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, before: str, second: Script) -> None:
     """The numbers of its events go on from those of the heartbeats of the second try."""
     tool = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
     body = ask_response(tools=[tool], stream=True)
@@ -132,7 +123,7 @@ def test_a_responses_client_sees_one_response_behind_heartbeats(inside: Inside, 
     assert text_of(made).strip() == (before if calls else before + CALL).strip()
 
 
-def test_where_a_thought_and_a_text_have_left_nothing_is_thought_behind_them(inside: Inside) -> None:
+def test_no_reasoning_follows_sent_text(inside: Inside) -> None:
     rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
     with upstream(told(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
@@ -151,9 +142,9 @@ NO_PARSER = [answer({"error": {"message": '"auto" tool choice requires --enable-
 
 
 def thinking() -> Script:
-    """The same from a server that lets the model think first."""
+    """Return the same from a server that lets the model think first."""
     message = {"role": "assistant", "content": f"So.\n</think>\n\n{json.dumps(ARGUMENTS)}"}
-    return [answer(completion(message, "stop", usage=usage(20, 5)))]
+    return whole_reply(message, "stop", usage=usage(20, 5))
 
 
 @pytest.mark.parametrize("second", [guided, bare, thinking])
@@ -169,14 +160,9 @@ def test_a_thought_before_it_stays_one(inside: Inside, how: str, before: str, st
     with upstream(*refused, told(thought + before + CALL, used=9, streamed=streamed), second()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
         data = inside(server.url, rules=rules).post(CHAT, json=asked(streamed)).data
-    if streamed:
-        got = received(data)[0]
-        reasoning, content = got.reasoning, got.text
-    else:
-        message = json.loads(data)["choices"][0]["message"]
-        reasoning, content = message["reasoning_content"], message["content"] or ""
-    assert (reasoning, content.strip()) == ("Hm.", before.strip())
-    assert arguments_of(data, streamed) == [ARGUMENTS]
+    seen = read("chat", 200, data).choice()
+    assert (seen.thinking, seen.text.strip()) == ("Hm.", before.strip())
+    assert arguments_of(data) == [ARGUMENTS]
 
 
 def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) -> None:
@@ -192,10 +178,10 @@ def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) 
 
 def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
     calls = [call_of("write_file", json.dumps({"path": path, "content": "b"})) for path in "ac"]
-    second = [answer(completion({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"))]
+    second = whole_reply({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls")
     with upstream(told(CALL), second) as server:
         data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
-    assert arguments_of(data, False) == [ARGUMENTS]
+    assert arguments_of(data) == [ARGUMENTS]
 
 
 # Replies without a broken call at their end, or with one that is only shown.
@@ -224,7 +210,7 @@ TEXT = 'models: [{match: "*", broken_calls: text}]'
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("message", NOT_ASKED, ids=map(str, range(len(NOT_ASKED))))
-def test_what_is_no_broken_call_at_the_end_is_not_asked_for_again(inside: Inside, message: str, streamed: bool) -> None:
+def test_only_a_broken_call_at_the_end_is_requested_again(inside: Inside, message: str, streamed: bool) -> None:
     """And leaves as where no call is asked for again."""
     with upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
         one = inside(server.url).post(CHAT, json=asked(streamed)).data
@@ -234,59 +220,36 @@ def test_what_is_no_broken_call_at_the_end_is_not_asked_for_again(inside: Inside
     assert heard[0] == heard[1]
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("why", ["length", "content_filter"])
-def test_only_where_the_model_ended_by_itself(inside: Inside, why: str, streamed: bool) -> None:
-    with upstream(told(CALL, why, streamed=streamed)) as server:
-        found = said(inside(server.url, rules=RULES).post(CHAT, json=asked(streamed)).data, streamed)
-        assert len(server.seen) == 1
-    assert found["end"] == [why] and found["text"] == CALL
-
-
-ONE_TRY: list[dict[str, Any]] = [
-    {"tools": None},
-    {"tool_choice": "none"},
-    {"n": 2},
-    {"continue_final_message": True},
-    {"response_format": {"type": "json_object"}},
-]
+# Where a broken call is not requested again: more of the request, the rules, the server, and the finish reason.
+LEFT: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    **{why: ({}, RULES, "vllm", why) for why in ("length", "content_filter")},
+    "no tools": ({"tools": None}, RULES, "vllm", "stop"),
+    "no choice": ({"tool_choice": "none"}, RULES, "vllm", "stop"),
+    "two choices": ({"n": 2}, RULES, "vllm", "stop"),
+    "a continued message": ({"continue_final_message": True}, RULES, "vllm", "stop"),
+    "JSON": ({"response_format": {"type": "json_object"}}, RULES, "vllm", "stop"),
+    "a rule": ({}, TEXT, "vllm", "stop"),
+    "a server that may not guide": ({}, "", "unknown", "stop"),
+    "a copy": ({"messages": [{"role": "user", "content": f"What does this do?\n{CALL}"}]}, "", "vllm", "stop"),
+}
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("more", ONE_TRY)
-def test_only_where_one_call_is_asked_for(inside: Inside, more: dict[str, Any], streamed: bool) -> None:
-    with upstream(told(CALL, streamed=streamed)) as server:
-        assert inside(server.url, rules=RULES).post(CHAT, json={**asked(streamed), **more}).status_code == 200
+@pytest.mark.parametrize("case", LEFT)
+def test_some_broken_calls_stay_text(inside: Inside, case: str, streamed: bool) -> None:
+    more, rules, owner, why = LEFT[case]
+    with upstream(told(CALL, why, streamed=streamed), owner=owner) as server:
+        found = said(inside(server.url, rules).post(CHAT, json={**asked(streamed), **more}).data, streamed)
         assert len(server.seen) == 1
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(("owner", "rules"), [("vllm", TEXT), ("unknown", "")])
-def test_it_is_off_by_a_rule_and_where_no_server_is_known_to_guide(
-    inside: Inside, owner: str, rules: str, streamed: bool
-) -> None:
-    with upstream(told(CALL, streamed=streamed), owner=owner) as server:
-        client = inside(server.url, rules=rules) if rules else inside(server.url)
-        found = said(client.post(CHAT, json=asked(streamed)).data, streamed)
-        assert len(server.seen) == 1
-    assert found["text"] == CALL and found["calls"] == [] and found["end"] == ["stop"]
+    assert (found["text"], found["calls"], found["end"]) == (CALL, [], [why])
 
 
 @pytest.mark.parametrize("owner", ["vllm", "sglang", "llamacpp", "lmdeploy"])
-def test_it_is_on_where_the_server_guides_its_decoding(inside: Inside, owner: str) -> None:
+def test_it_is_on_with_guided_decoding(inside: Inside, owner: str) -> None:
     with upstream(told(CALL, streamed=True), guided(), owner=owner) as server:
         found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
         assert len(server.seen) == 2
     assert found["calls"] == ["write_file"]
-
-
-def test_a_copy_of_a_broken_call_is_never_made_real(inside: Inside) -> None:
-    request = asked(True)
-    request["messages"] = [{"role": "user", "content": f"What does this do?\n{CALL}"}]
-    with upstream(told(CALL, streamed=True), guided()) as server:
-        found = said(inside(server.url).post(CHAT, json=request).data, True)
-        assert len(server.seen) == 1
-    assert (found["text"], found["calls"]) == (CALL, [])
 
 
 NO_CALL: list[Script] = [
@@ -306,9 +269,7 @@ NO_CALL: list[Script] = [
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", NO_CALL)
-def test_where_the_second_try_calls_nothing_the_first_reply_ends_as_it_would_have(
-    inside: Inside, second: Script, streamed: bool
-) -> None:
+def test_without_a_second_call_the_first_reply_stays(inside: Inside, second: Script, streamed: bool) -> None:
     with upstream(told(BEFORE + CALL, streamed=streamed), second) as server:
         response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
         assert len(server.seen) == 2
@@ -317,7 +278,7 @@ def test_where_the_second_try_calls_nothing_the_first_reply_ends_as_it_would_hav
     assert found["calls"] == [] and found["usage"] == usage(10, 1)
 
 
-def test_the_text_before_the_call_leaves_at_once(inside: Inside) -> None:
+def test_the_text_before_the_call_is_sent_immediately(inside: Inside) -> None:
     with upstream() as server:
         gate = server.gate()
         parts = [ROLE, *(text(CALL[at : at + 5]) for at in range(0, len(CALL), 5))]
@@ -331,15 +292,7 @@ def test_the_text_before_the_call_leaves_at_once(inside: Inside) -> None:
         assert b"tool_call" not in begun
         gate.open()
         data = begun + b"".join(given)
-    assert said(data, True)["text"] == BEFORE and arguments_of(data, True) == [ARGUMENTS]
-
-
-def spoken(data: bytes, streamed: bool) -> str:
-    """The text that a client sees."""
-    if not streamed:
-        return json.loads(data)["choices"][0]["message"]["content"] or ""
-    lines = [line.removeprefix("data: ") for line in data.decode().splitlines() if line.startswith("data: {")]
-    return "".join(choice["delta"].get("content") or "" for line in lines for choice in json.loads(line)["choices"])
+    assert said(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
 
 
 SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "told": [BEFORE + CALL.replace("write_file", "run")]}
@@ -348,7 +301,7 @@ COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLe
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real llama.cpp server whose model writes such calls, unless a grammar binds it."""
+    """Yield the URL of a real llama.cpp server whose model writes such calls unless a grammar prevents it."""
     with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model")) as server:
         yield server.url
 
@@ -356,7 +309,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("script,before", [("broken", ""), ("told", BEFORE.strip())])
-def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
+def test_a_real_llama_cpp_grammar_writes_the_call(
     inside: Inside, real: str, script: str, before: str, streamed: bool
 ) -> None:
     """What its model writes then is one call of that tool with arguments by the schema; which, is chance."""
@@ -365,7 +318,7 @@ def test_the_grammar_of_a_real_llama_cpp_server_writes_the_call(
     messages = [{"role": "user", "content": f"[[script:{script}]]"}]
     body = chat(tools=[WRITE_FILE, run], stream=streamed, messages=messages, max_tokens=300)
     data = inside(real, rules=rules).post(CHAT, json=body).data
-    [arguments] = arguments_of(data, streamed)
+    [arguments] = arguments_of(data)
     assert [*arguments] == ["command"] and isinstance(arguments["command"], str)
     assert b"tool_call>" not in data
-    assert spoken(data, streamed).strip() == before
+    assert read("chat", 200, data).choice().text.strip() == before

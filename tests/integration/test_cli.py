@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +21,8 @@ import pytest
 import proxy
 from proxy import __version__
 from proxy.cli.main import main
+from tests.conftest import Proxy
+from tests.conftest import until as until_holds
 from tests.real.processes import ROOT, free_port
 from tests.support.bare import make_bare
 from tests.support.scripted import PATIENCE
@@ -50,7 +52,7 @@ def create_app():
 
 
 def release(folder: Path, version: str = "1.0") -> Path:
-    """A release of the command with an application that answers what it was told; imports are in import.log."""
+    """Create a release whose application returns its configuration, and whose imports are logged in import.log."""
     shutil.copytree(PACKAGE, folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
     log = folder.parent / "import.log"
     (folder / "proxy" / "__init__.py").write_text(INIT.format(version=version, log=str(log)))
@@ -59,50 +61,38 @@ def release(folder: Path, version: str = "1.0") -> Path:
 
 
 def environ(**more: str) -> dict[str, str]:
-    """A bare environment: no setting of this machine counts."""
+    """Return an environment without settings of this machine."""
     return {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error", **more}
 
 
 def command(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command, run to its end in the release `cwd`."""
     argv = [sys.executable, "-m", "proxy", *words]
     return subprocess.run(argv, cwd=cwd, env=environ(**env), capture_output=True, text=True, timeout=120, check=False)
 
 
 @contextmanager
 def listening() -> Iterator[int]:
-    """A socket that listens on a free port; yields the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 
 
 def asked(port: int) -> Mapping[str, object]:
-    """What the application of the release says."""
-    import json  # noqa: PLC0415
-
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
-        client.request("GET", "/")
-        answer: Mapping[str, object] = json.loads(client.getresponse().read())
-        return answer
+    answer: Mapping[str, object] = json.loads(Proxy(port, Path(os.devnull)).get("/")[2])
+    return answer
 
 
-def until(port: int, version: str, seconds: float = PATIENCE) -> Mapping[str, object]:
-    """The first answer of `version`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            told = asked(port)
-            if told["version"] == version:
-                return told
-        except (OSError, http.client.HTTPException):
-            pass
-        assert time.monotonic() < deadline, f"no answer of version {version}"
-        time.sleep(0.05)
+def until(port: int, version: str) -> Mapping[str, object]:
+    def answered() -> bool:
+        with suppress(OSError, http.client.HTTPException):
+            return asked(port)["version"] == version
+        return False
+
+    until_holds(answered)
+    return asked(port)
 
 
 @contextmanager
 def serving(words: Sequence[str], cwd: Path, log: Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The command as it serves, its stderr in `log`; ended at the end."""
     with log.open("wb") as stderr:
         argv = [sys.executable, "-m", "proxy", *words]
         process = subprocess.Popen(argv, cwd=cwd, env=environ(**env), stderr=stderr)
@@ -120,7 +110,7 @@ def _folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what runs in this process: no setting and no rules file of this machine counts."""
+    """Ignore the settings and rules files of this machine."""
     make_bare(tmp_path, monkeypatch)
 
 
@@ -187,7 +177,7 @@ def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.split("\n")[0], done.stderr) == (1, "no call", "")
 
 
-def test_a_port_in_use_is_told_before_gunicorn_starts(folder: Path) -> None:
+def test_a_port_in_use_is_reported_before_gunicorn_starts(folder: Path) -> None:
     with listening() as port, listening() as upstream:
         done = command("--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}", cwd=folder)
     assert done.returncode == 2
@@ -252,9 +242,7 @@ def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_
         assert f"rules: {source} (" in log.read_text() and f"{start}/rules.yaml is not read" in log.read_text()
 
 
-def test_without_a_command_it_serves_with_the_earlier_systems_flags_and_warns_of_an_absent_upstream(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_without_a_command_it_serves_with_the_old_flags(folder: Path, tmp_path: Path) -> None:
     port, upstream = free_port(), f"http://127.0.0.1:{free_port()}"
     words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--no-ui", "--max-streams", "4"]
     log = tmp_path / "log"
@@ -306,18 +294,13 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
         rules.parent.mkdir(parents=True)
         rules.write_text("settings: {heartbeat: 3}\n")
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE
-        while asked(port)["heartbeat"] != 3.0:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until_holds(lambda: asked(port)["heartbeat"] == 3.0)
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
 
 
 class Became(Exception):
-    """Instead of the exec: what the process would have become."""
-
     def __init__(self, argv: list[str], env: dict[str, str]) -> None:
         super().__init__()
         self.argv = argv
@@ -347,9 +330,10 @@ def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
     import trustme  # noqa: PLC0415
 
     trustme.CA().cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    env = served("--upstream-ca", "ca.pem", "--audit-file", "a.jsonl").env
+    env = served("--upstream-ca", "ca.pem", "--audit-file", "a.jsonl", "--capture", "new/folder").env
     assert env["TOOL_PROXY_UPSTREAM_CA"] == f"{tmp_path}/ca.pem"
     assert env["TOOL_PROXY_AUDIT_FILE"] == f"{tmp_path}/a.jsonl"
+    assert env["TOOL_PROXY_CAPTURE"] == f"{tmp_path}/new/folder"
 
 
 @pytest.mark.usefixtures("serve")
@@ -364,7 +348,7 @@ def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.M
 
 
 def warned(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What was told on standard error beside what it will do."""
+    """Return the lines on standard error, without the announcements."""
     return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO ")]
 
 
@@ -379,7 +363,7 @@ def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.usefixtures("serve")
-def test_it_says_what_it_will_do_and_no_key_is_in_that(
+def test_the_start_is_logged_without_keys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {name: f"a-{name}-key-that-nobody-may-see" for name in ("client", "upstream", "admin")}
@@ -395,9 +379,7 @@ def test_it_says_what_it_will_do_and_no_key_is_in_that(
     assert not [key for key in (*keys.values(), digest) if key in told]
 
 
-def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unusable_key_is_an_error_that_hides_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "keys.yaml").write_text("- {name: alice, sha256: the-key-itself}\n")
     (tmp_path / "up").write_text("the key itself")
     told = {"--client-keys": "keys.yaml", "--upstream-key-file": "up", "--admin-key-file": "up"}
@@ -409,9 +391,7 @@ def test_keys_that_cannot_be_used_are_an_error_that_does_not_show_them(
 
 
 @pytest.mark.usefixtures("serve")
-def test_a_gunicorn_that_cannot_be_started_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_gunicorn_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def failed(*_: object) -> None:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -421,7 +401,7 @@ def test_a_gunicorn_that_cannot_be_started_is_an_error(
 
 
 @pytest.mark.usefixtures("serve")
-def test_check_says_ok_or_why_the_code_cannot_be_loaded(
+def test_check_says_ok_or_why_loading_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))

@@ -6,15 +6,7 @@ What is looked at is that a close is passed on at once, and not when somebody wr
 from __future__ import annotations
 
 from tests.conftest import Front
-from tests.support.scripted import (
-    SSE,
-    Client,
-    answer,
-    chat,
-    chunked,
-    completion,
-    text,
-)
+from tests.support.scripted import SSE, Client, answer, chat, chunked, completion, text
 
 
 def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front) -> None:

@@ -22,25 +22,23 @@ LINES = [line.strip() for line in CONFIG.read_text().splitlines() if line.strip(
 
 
 def values(*words: str) -> list[str]:
-    """What follows these words, in all lines of haproxy.cfg that begin with them."""
+    """Return the rest of all lines of haproxy.cfg that begin with these words."""
     start = " ".join(words) + " "
     return [line.removeprefix(start) for line in LINES if line.startswith(start)]
 
 
 def value(*words: str) -> str:
-    """The same of the only such line."""
     (only,) = values(*words)
     return only
 
 
 def seconds(text: str) -> float:
-    """HAProxy's way to write a time."""
+    """Parse a time in HAProxy's notation."""
     number, unit = re.fullmatch(r"(\d+)(ms|s|m|h)", text).groups()  # type: ignore[union-attr]
     return int(number) * {"ms": 0.001, "s": 1, "m": 60, "h": 3600}[unit]
 
 
 def section(name: str) -> list[str]:
-    """The lines of a section of haproxy.cfg."""
     start = LINES.index(name) + 1
     heads = ("global", "defaults", "frontend ", "backend ")
     end = next((at for at in range(start, len(LINES)) if LINES[at].startswith(heads)), len(LINES))
@@ -48,7 +46,7 @@ def section(name: str) -> list[str]:
 
 
 def haproxy_programs() -> list[str]:
-    """HAProxy, if it is here; in CI it must be. `make cluster-test` installs it, and always runs the file."""
+    """Return the HAProxy programs: none if it is not installed, except in CI."""
     return [program] if (program := haproxy_program()) else ["haproxy"] if "CI" in os.environ else []
 
 

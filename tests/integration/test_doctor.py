@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import Rules
-from proxy.doctor.asking import MAX_TIMEOUTS, Asker, unreachable
+from proxy.doctor.asking import MAX_TIMEOUTS, Asker
 from proxy.doctor.examination import THINK, Level, NoModelError, NoServerError
 from proxy.doctor.probes import PROBES
 from proxy.doctor.report import Report, as_json, examine, lines
 from proxy.upstream.client import ModelServer as Upstream
 from proxy.upstream.client import ServerOptions
-from tests.real.processes import free_port
 from tests.support.model_server import Behaviour, Message, ModelServer, Refused, Result, ordinary, refusal
 from tests.support.scripted import DONE, PATIENCE
 from tests.support.worker_state import read_rules
@@ -33,30 +32,24 @@ def builtin() -> Rules:
 
 
 def examined(behaviour: Behaviour, rules: Rules | None = None, seconds: float = PATIENCE, model: str = "") -> Report:
-    """The report on a server that behaves so."""
     with ModelServer(behaviour) as server:
         ask = Asker(Upstream(ServerOptions(server.url)), "", seconds)
         return examine(ask, model, builtin() if rules is None else rules, lambda text: None)
 
 
 def bad(report: Report) -> set[str]:
-    """The ids of all that is not as it should be."""
     return {finding.id for finding in report.findings if finding.level is not Level.GOOD}
 
 
 def chat_only(answer: Callable[[Message], Result | None]) -> Callable[[str, Message], Result | None]:
-    """A hook for chat requests alone."""
     return lambda path, body: answer(body) if path == CHAT else None
 
 
 def without_role(role: str) -> Callable[[Sequence[Message]], str]:
-    """A template that leaves messages of a role out."""
     return lambda messages: ordinary([each for each in messages if each["role"] != role])
 
 
 def template(refuses: Callable[[Sequence[Message]], bool], why: str) -> Callable[[Sequence[Message]], str]:
-    """A template that refuses some conversations."""
-
     def render(messages: Sequence[Message]) -> str:
         if refuses(messages):
             raise Refused(why)
@@ -66,8 +59,6 @@ def template(refuses: Callable[[Sequence[Message]], bool], why: str) -> Callable
 
 
 def in_a_row(*roles: str) -> Callable[[Sequence[Message]], bool]:
-    """True for conversations in which such messages follow each other."""
-
     def has(messages: Sequence[Message]) -> bool:
         said = [each["role"] for each in messages]
         return any(tuple(said[at : at + len(roles)]) == roles for at in range(len(said)))
@@ -76,8 +67,6 @@ def in_a_row(*roles: str) -> Callable[[Sequence[Message]], bool]:
 
 
 def edited(change: Callable[[Message], Message | None]) -> Callable[[Sequence[Message]], str]:
-    """A template that sees each message changed, or not at all."""
-
     def render(messages: Sequence[Message]) -> str:
         ordinary(messages)
         return ordinary([each for each in map(change, messages) if each is not None])
@@ -102,8 +91,6 @@ def no_second_system(messages: Sequence[Message]) -> str:
 
 
 def said_calls(arguments: str = "{}", ids: Sequence[str] = ("a", "b")) -> Callable[[Message], Message]:
-    """Changes the calls of a chunk."""
-
     def change(chunk: Message) -> Message:
         for choice in chunk["choices"]:
             for number, call in enumerate(choice["delta"].get("tool_calls") or ()):
@@ -115,8 +102,6 @@ def said_calls(arguments: str = "{}", ids: Sequence[str] = ("a", "b")) -> Callab
 
 
 def each_chunk(change: Callable[[Message], Message]) -> Callable[[list[bytes]], list[bytes]]:
-    """Changes the chunks of a stream."""
-
     def changed(events: list[bytes]) -> list[bytes]:
         return [
             each if each == DONE else b"data: " + json.dumps(change(json.loads(each[6:]))).encode() + b"\n\n"
@@ -141,12 +126,7 @@ def no_calls(events: list[bytes]) -> list[bytes]:
     return [each for each in events if b'"tool_calls": [' not in each]
 
 
-def one_call(events: list[bytes]) -> list[bytes]:
-    return [each for each in events if b'"index": 1' not in each]
-
-
 def broken_whole(body: Message) -> Result | None:
-    """The arguments of a whole answer are cut off."""
     if body.get("stream") or not body.get("tools") or body["tool_choice"] == "none":
         return None
     call = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": '{"path": "doc'}}
@@ -155,15 +135,17 @@ def broken_whole(body: Message) -> Result | None:
 
 
 def forced(message: Message, finish: str = "stop") -> Callable[[str, Message], Result | None]:
-    """What comes of a forced call."""
     choice = {"index": 0, "message": message, "finish_reason": finish}
     data = json.dumps({"choices": [choice]}).encode()
     return chat_only(lambda body: (200, data) if body.get("tool_choice") == "required" else None)
 
 
 def when(cause: Callable[[Message], Any], result: Result) -> Callable[[str, Message], Result | None]:
-    """This answer to the chat requests that have a cause."""
     return chat_only(lambda body: result if cause(body) else None)
+
+
+def always(status: int) -> Callable[[str, Message], Result | None]:
+    return chat_only(lambda body: refusal("Oh no.", status))
 
 
 def asked(body: Message) -> str:
@@ -183,238 +165,181 @@ OK_YES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A server, and what is found there beside what is found on a healthy one (`more`), and instead of it (`less`)."""
+    """A server, and the findings that differ from those of a healthy one: `more`, and `less`."""
 
     behaviour: Behaviour
     more: frozenset[str]
     less: frozenset[str] = frozenset()
 
 
-def case(behaviour: Behaviour, more: str, less: str = "") -> Case:
-    return Case(behaviour, frozenset(more.split()), frozenset(less.split()))
+def case(more: str, less: str = "", **differs: Any) -> Case:
+    """Return the case of a server that differs from a healthy one in these fields."""
+    return Case(replace(FINE, **differs), frozenset(more.split()), frozenset(less.split()))
+
+
+def refusing(refuses: Callable[[Sequence[Message]], bool], why: str, more: str, less: str = "") -> Case:
+    """Return the case of a template that refuses some conversations."""
+    return case(more, less, template=template(refuses, why))
 
 
 CASES: Mapping[str, Case] = {
-    "no fault": case(FINE, ""),
-    "it names no kind": case(replace(FINE, owner="me"), "kind_unsaid"),
-    "nothing tells the kind": case(
-        replace(FINE, owner="me", paths={"/version": (404, b"")}),
-        "kind_unknown overflow_unknown",
-    ),
-    "no context": case(replace(FINE, max_len=None), "context_unknown"),
-    "no parser": case(
-        replace(FINE, reads=None),
-        "parser_missing forced_refused stream_unknown",
-    ),
-    "another family's parser, text left": case(replace(FINE, reads=frozenset({HERMES})), "parser_leaves_text"),
+    "no fault": case(""),
+    "it names no kind": case("kind_unsaid", owner="me"),
+    "nothing tells the kind": case("kind_unknown overflow_unknown", owner="me", paths={"/version": (404, b"")}),
+    "no context": case("context_unknown", max_len=None),
+    "no parser": case("parser_missing forced_refused stream_unknown", reads=None),
+    "another family's parser, text left": case("parser_leaves_text", reads=frozenset({HERMES})),
     "another family's parser, swallowed": case(
-        replace(FINE, reads=frozenset({HERMES}), unread="swallowed"),
-        "call_swallowed stream_unknown",
+        "call_swallowed stream_unknown", reads=frozenset({HERMES}), unread="swallowed"
     ),
     "another family's parser, swallowed in streams": case(
-        replace(FINE, reads=frozenset({HERMES}), unread="in streams"),
-        "parser_leaves_text stream_swallows",
+        "parser_leaves_text stream_swallows", reads=frozenset({HERMES}), unread="in streams"
     ),
     "another family's parser, under none too": case(
-        replace(FINE, reads=frozenset({HERMES}), unread="swallowed", under_none="swallowed"),
-        "all_swallowed stream_unknown",
+        "all_swallowed stream_unknown", reads=frozenset({HERMES}), unread="swallowed", under_none="swallowed"
     ),
-    "a parser that fails": case(
-        replace(FINE, reads=frozenset(), unread="fails"),
-        "parser_fails stream_unknown",
-    ),
+    "a parser that fails": case("parser_fails stream_unknown", reads=frozenset(), unread="fails"),
     "a parser that fails, in the words of later ones": case(
-        replace(
-            FINE,
-            before=when(
-                lambda body: body.get("tools") and body["tool_choice"] == "auto",
-                refusal("The model produced output that does not match the expected peg-native format", 500),
-            ),
-        ),
         "parser_fails stream_unknown",
+        before=when(
+            lambda body: body.get("tools") and body["tool_choice"] == "auto",
+            refusal("The model produced output that does not match the expected peg-native format", 500),
+        ),
     ),
-    "under none the calls are taken, too": case(replace(FINE, under_none="swallowed"), "none_takes_calls"),
-    "a model that does not call": case(replace(FINE, calls=False), "call_unknown forced_ignored"),
+    "under none the calls are taken, too": case("none_takes_calls", under_none="swallowed"),
+    "a model that does not call": case("call_unknown forced_ignored", calls=False),
     "there is no chat": case(
-        replace(FINE, before=chat_only(lambda body: (404, b'{"detail": "Not Found"}'))),
         "chat_unanswered forced_unknown stream_unknown reasoning_unknown overflow_unknown",
-        "",
+        before=chat_only(lambda body: (404, b'{"detail": "Not Found"}')),
     ),
     **{
         f"chat is always a {status}": case(
-            replace(FINE, before=chat_only(lambda body, status=status: refusal("Oh no.", status))),  # type: ignore[misc]
-            f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown",
+            f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown", before=always(status)
         )
         for status, harm in (
             *((404, "chat_unanswered"), (500, "chat_unanswered"), (502, "chat_unanswered"), (503, "chat_unanswered")),
             *((400, "call_unknown"), (401, "call_unknown"), (422, "call_unknown"), (429, "call_unknown")),
         )
     },
-    "arguments cut off": case(replace(FINE, before=chat_only(broken_whole)), "arguments_broken forced_broken"),
-    "a forced call is prose": case(replace(FINE, before=forced({"content": "I write it."})), "forced_ignored"),
-    "a forced call is cut off": case(replace(FINE, before=forced({"content": "I w"}, "length")), "forced_unknown"),
-    "calls lost in streams": case(replace(FINE, stream=no_calls), "stream_loses_calls"),
-    "arguments broken in streams": case(replace(FINE, stream=each_chunk(said_calls('{"path": '))), "stream_misshapen"),
-    "no index in streams": case(replace(FINE, stream=each_chunk(no_index)), "stream_misshapen"),
-    "no [DONE]": case(replace(FINE, stream=lambda events: events[:-1]), "stream_misshapen"),
+    "arguments cut off": case("arguments_broken forced_broken", before=chat_only(broken_whole)),
+    "a forced call is prose": case("forced_ignored", before=forced({"content": "I write it."})),
+    "a forced call is cut off": case("forced_unknown", before=forced({"content": "I w"}, "length")),
+    "calls lost in streams": case("stream_loses_calls", stream=no_calls),
+    "arguments broken in streams": case("stream_misshapen", stream=each_chunk(said_calls('{"path": '))),
+    "no index in streams": case("stream_misshapen", stream=each_chunk(no_index)),
+    "no [DONE]": case("stream_misshapen", stream=lambda events: events[:-1]),
     "streams are refused": case(
-        replace(FINE, before=when(lambda body: body.get("stream"), refusal("no streams here"))),
-        "stream_refused",
+        "stream_refused", before=when(lambda body: body.get("stream"), refusal("no streams here"))
     ),
     "streams break": case(
-        replace(FINE, stream=lambda events: [events[0], b'data: {"error": {"message": "gone"}}\n\n']),
-        "stream_breaks",
+        "stream_breaks", stream=lambda events: [events[0], b'data: {"error": {"message": "gone"}}\n\n']
     ),
-    "thoughts in a field": case(replace(FINE, thinks="Hm.", thought_field="reasoning_content"), "", ""),
-    "thoughts in the text": case(replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), "reasoning_in_text", ""),
+    "thoughts in a field": case("", thinks="Hm.", thought_field="reasoning_content"),
+    "thoughts in the text": case("reasoning_in_text", thinks="<think>\nHm.\n</think>\n\n"),
     "thoughts cannot be asked for": case(
-        replace(FINE, before=when(lambda body: asked(body) == THINK, refusal("busy", 503))),
-        "reasoning_unknown",
-        "",
+        "reasoning_unknown", before=when(lambda body: asked(body) == THINK, refusal("busy", 503))
     ),
     "a long prompt is refused in other words": case(
-        replace(FINE, before=when(lambda body: len(asked(body)) > 5000, refusal("that is rather long"))),
-        "overflow_words",
+        "overflow_words", before=when(lambda body: len(asked(body)) > 5000, refusal("that is rather long"))
     ),
-    "a long prompt is taken": case(
-        replace(FINE, before=when(lambda body: len(asked(body)) > 5000, OK_YES)), "overflow_taken"
-    ),
-    "developer is lost": case(replace(FINE, template=without_role("developer")), "developer_lost"),
+    "a long prompt is taken": case("overflow_taken", before=when(lambda body: len(asked(body)) > 5000, OK_YES)),
+    "developer is lost": case("developer_lost", template=without_role("developer")),
     "developer is lost, as the counts say": case(
-        replace(FINE, template=without_role("developer"), paths={"/tokenize": (404, b"")}),
-        "developer_lost",
+        "developer_lost", template=without_role("developer"), paths={"/tokenize": (404, b"")}
     ),
-    "developer is refused": case(
-        replace(FINE, template=template(in_a_row("developer"), "Unexpected message role.")), "developer_refused"
+    "developer is refused": refusing(in_a_row("developer"), "Unexpected message role.", "developer_refused"),
+    "a late system message is lost": case("late_system_lost", template=no_late_system),
+    "a late system message is refused": refusing(
+        in_a_row("assistant", "system"), "System message must be at the beginning.", "late_system_refused"
     ),
-    "a late system message is lost": case(replace(FINE, template=no_late_system), "late_system_lost"),
-    "a late system message is refused": case(
-        replace(FINE, template=template(in_a_row("assistant", "system"), "System message must be at the beginning.")),
-        "late_system_refused",
+    "a second system message is lost": case("two_systems_lost", template=no_second_system),
+    "a second system message is refused": refusing(
+        in_a_row("system", "system"), "Only one system message.", "two_systems_refused"
     ),
-    "a second system message is lost": case(replace(FINE, template=no_second_system), "two_systems_lost"),
-    "a second system message is refused": case(
-        replace(FINE, template=template(in_a_row("system", "system"), "Only one system message.")),
-        "two_systems_refused",
-    ),
-    "the second call is lost": case(replace(FINE, template=edited(first_call)), "several_calls_lost"),
-    "two calls are refused": case(
-        replace(
-            FINE,
-            template=template(
-                lambda said: any(len(each.get("tool_calls") or ()) > 1 for each in said),
-                "This model only supports single tool-calls at once!",
-            ),
-        ),
+    "the second call is lost": case("several_calls_lost", template=edited(first_call)),
+    "two calls are refused": refusing(
+        lambda said: any(len(each.get("tool_calls") or ()) > 1 for each in said),
+        "This model only supports single tool-calls at once!",
         "several_calls_refused",
     ),
-    "text beside a call is lost": case(replace(FINE, template=edited(no_text_beside)), "text_beside_call_lost"),
-    "text beside a call is refused": case(
-        replace(
-            FINE,
-            template=template(
-                lambda said: any(each.get("tool_calls") and each["content"] for each in said), "both content and calls"
-            ),
-        ),
+    "text beside a call is lost": case("text_beside_call_lost", template=edited(no_text_beside)),
+    "text beside a call is refused": refusing(
+        lambda said: any(each.get("tool_calls") and each["content"] for each in said),
+        "both content and calls",
         "text_beside_call_refused",
     ),
-    "tools are lost": case(replace(FINE, offers=lambda tools: ""), "tools_lost"),
+    "tools are lost": case("tools_lost", offers=lambda tools: ""),
     "tools are refused": case(
-        replace(FINE, offers=no_tools),
         "tools_refused call_unknown forced_unknown stream_unknown results_unknown "
         "developer_unknown late_system_unknown two_systems_unknown several_calls_unknown poisoned_arguments_unknown "
         "text_beside_call_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
         "poisoned_arguments_refused",
+        offers=no_tools,
     ),
-    "results are lost": case(replace(FINE, template=without_role("tool")), "results_lost"),
-    "results are refused": case(
-        replace(FINE, template=template(in_a_row("tool"), "Unknown role: tool")),
-        # Nothing more is known of what has a result in it.
+    "results are lost": case("results_lost", template=without_role("tool")),
+    "results are refused": refusing(
+        in_a_row("tool"),
+        "Unknown role: tool",
         "results_refused several_calls_unknown text_beside_call_unknown user_behind_result_unknown other_ids_unknown "
         "poisoned_arguments_unknown",
         "poisoned_arguments_refused",
     ),
-    "a user behind a result is refused": case(
-        replace(FINE, template=template(in_a_row("tool", "user"), "Unexpected role 'user' after role 'tool'")),
-        "user_behind_result_refused",
+    "a user behind a result is refused": refusing(
+        in_a_row("tool", "user"), "Unexpected role 'user' after role 'tool'", "user_behind_result_refused"
     ),
     "a user behind a result is lost": case(
-        replace(
-            FINE,
-            template=lambda said: ordinary(
-                said[:-1] if [each["role"] for each in said[-2:]] == ["tool", "user"] else said
-            ),
-        ),
         "user_behind_result_lost",
+        template=lambda said: ordinary(said[:-1] if [each["role"] for each in said[-2:]] == ["tool", "user"] else said),
     ),
-    "two users are refused": case(
-        replace(FINE, template=template(in_a_row("user", "user"), "conversation roles must alternate")),
-        "two_users_refused",
+    "two users are refused": refusing(
+        in_a_row("user", "user"), "conversation roles must alternate", "two_users_refused"
     ),
     "the second of two users is lost": case(
-        replace(
-            FINE, template=lambda said: ordinary(said[:1] if [each["role"] for each in said] == ["user"] * 2 else said)
-        ),
         "two_users_lost",
+        template=lambda said: ordinary(said[:1] if [each["role"] for each in said] == ["user"] * 2 else said),
     ),
-    "ids are refused": case(
-        replace(
-            FINE,
-            template=template(
-                lambda said: any(len(call["id"]) != 9 for each in said for call in each.get("tool_calls") or ()),
-                "Tool call IDs should be alphanumeric strings with length 9!",
-            ),
-        ),
+    "ids are refused": refusing(
+        lambda said: any(len(call["id"]) != 9 for each in said for call in each.get("tool_calls") or ()),
+        "Tool call IDs should be alphanumeric strings with length 9!",
         "other_ids_refused",
     ),
     "calls with ids of others are lost": case(
-        replace(
-            FINE,
-            template=edited(
-                lambda each: None if any(len(call["id"]) != 9 for call in each.get("tool_calls") or ()) else each
-            ),
-        ),
         "other_ids_lost",
+        template=edited(
+            lambda each: None if any(len(call["id"]) != 9 for call in each.get("tool_calls") or ()) else each
+        ),
     ),
     "poisoned arguments are lost": case(
-        replace(
-            FINE,
-            template=lambda said: ordinary(
-                [
-                    each
-                    for each in said
-                    if not any(not call["function"]["arguments"].endswith("}") for call in each.get("tool_calls") or ())
-                ]
-            ),
-        ),
         "poisoned_arguments_lost",
         "poisoned_arguments_refused",
+        template=lambda said: ordinary(
+            [
+                each
+                for each in said
+                if not any(not call["function"]["arguments"].endswith("}") for call in each.get("tool_calls") or ())
+            ]
+        ),
     ),
     "poisoned arguments are taken": case(
-        replace(
-            FINE,
-            template=lambda said: "\n".join(
-                [f"<|{each['role']}|>{each.get('content')}{each.get('tool_calls')}" for each in said]
-            ),
-        ),
         "",
         "poisoned_arguments_refused",
+        template=lambda said: "\n".join(
+            [f"<|{each['role']}|>{each.get('content')}{each.get('tool_calls')}" for each in said]
+        ),
     ),
     "nothing shows the prompt": case(
-        replace(
-            FINE, before=lambda path, body: (404, b"") if path == "/tokenize" or body.get("max_tokens") == 1 else None
-        ),
         "overflow_unknown developer_unknown tools_unknown late_system_unknown two_systems_unknown "
         "several_calls_unknown poisoned_arguments_unknown text_beside_call_unknown "
         "results_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
         "poisoned_arguments_refused",
+        before=lambda path, body: (404, b"") if path == "/tokenize" or body.get("max_tokens") == 1 else None,
     ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_found_is_what_is_there(name: str) -> None:
+def test_findings_match_the_server(name: str) -> None:
     chosen = CASES[name]
     report = examined(chosen.behaviour)
     assert bad(report) == (HEALTHY | chosen.more) - chosen.less
@@ -469,7 +394,7 @@ def test_a_server_that_has_models_and_no_chat_is_of_no_use(answer: Result, why: 
     assert report.entry == "" and report.verdict == "No agent can work with this server."
 
 
-def test_it_says_what_it_spent_and_asks_nothing_that_changes_the_server() -> None:
+def test_the_report_has_its_costs_and_the_server_is_unchanged() -> None:
     with ModelServer(FINE) as server:
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
@@ -526,7 +451,7 @@ def test_where_the_template_drops_tools_and_calls_only_another_template_is_advis
     assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.examination.ask.url}"
 
 
-def test_what_is_undecided_is_one_line() -> None:
+def test_undecided_probes_are_one_line() -> None:
     report = examined(replace(FINE, calls=False))
     assert "kinds of calls" not in report.verdict, "a kind that is not decided cannot be counted"
     undecided = [line for line in lines(report) if line.startswith("not decided: ")]
@@ -566,7 +491,7 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
     ],
 )
-def test_the_entry_says_what_fixes_it(behaviour: Behaviour, entry: dict[str, Any]) -> None:
+def test_the_entry_has_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
     report = examined(behaviour)
     if not entry:
         assert report.entry == ""
@@ -598,15 +523,7 @@ def test_a_refused_key_is_named_by_its_place() -> None:
             examine(ask, "", builtin(), lambda text: None)
 
 
-def test_a_server_that_cannot_be_reached_is_one_sentence() -> None:
-    assert unreachable("http://gpubox.invalid:8000") == "unknown host gpubox.invalid"
-    url = f"http://127.0.0.1:{free_port()}"
-    assert unreachable(url).startswith(f"connection refused at {url}; ")
-    with ModelServer(FINE) as server:
-        assert unreachable(server.url) == ""
-
-
-def test_what_follows_the_end_of_the_time_is_not_examined() -> None:
+def test_probes_after_the_time_limit_are_skipped() -> None:
     """Nor is a probe of which one answer is missing: nothing is reported of what was seen in part."""
     ended = threading.Event()
 

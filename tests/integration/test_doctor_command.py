@@ -28,7 +28,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
-    """The one line on stderr; there is nothing else."""
+    """Return the only line of output, which is on stderr."""
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
     return err
@@ -39,6 +39,8 @@ def test_an_empty_port(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--upstream", url]) == 3
     start = f"vllm-tool-proxy: error: connection refused at {url}; "
     assert told(capsys) == f"{start}start the model server, or pass its URL with --upstream\n"
+    assert main(["doctor", "--upstream", "http://gpubox.invalid:8000"]) == 3
+    assert told(capsys).startswith("vllm-tool-proxy: error: unknown host gpubox.invalid")
 
 
 def test_one_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +60,7 @@ def test_one_that_answers_nonsense(script: bytes, capsys: pytest.CaptureFixture[
         assert told(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
 
 
-def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_reports_harm(capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(FINE) as server:
         assert main(["doctor", "--upstream", server.url]) == 0
         out, err = capsys.readouterr()
@@ -69,9 +71,7 @@ def test_the_exit_code_says_whether_harm_was_found(capsys: pytest.CaptureFixture
     assert "does harm:\n- the server swallows the model's call" in capsys.readouterr().out
 
 
-def test_the_key_of_a_variable_goes_up_and_nowhere_else(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_key_is_only_sent_upstream(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
     # A server may say the key in its errors.
     said = refusal("Not for the key sk-of-the-server.")
@@ -85,7 +85,7 @@ def test_the_key_of_a_variable_goes_up_and_nowhere_else(
     assert out.count(f"Not for the key {'*' * 16}.") >= 2
 
 
-def test_what_a_server_says_cannot_act_on_the_terminal_or_begin_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_text_is_escaped_for_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(replace(FINE, name="m\ndoes harm:\n- x", version="1\x1b[2J\x07\u202e2")) as server:
         main(["doctor", "--upstream", server.url])
     out, _ = capsys.readouterr()
@@ -158,18 +158,14 @@ def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("place", ["no/such/place", "."])
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_asked(
-    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unwritable_place_is_reported_first(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", place]) == 2
         assert server.asked == []
     assert str(tmp_path / place) in told(capsys)
 
 
-def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad.yaml").write_text("models: [{matches: x}]\n")
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", "bad.yaml"]) == 2
@@ -184,12 +180,12 @@ def test_a_rules_file_that_is_wrong_is_told_before_anything_is_asked(
         (["--key-env", "NO_SUCH_KEY"], "--key-env NO_SUCH_KEY: the variable is not set"),
     ],
 )
-def test_what_cannot_be_done_as_it_was_given(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_options_are_errors(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", *words]) == 2
     assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
 
 
-def test_a_key_that_no_header_can_carry_is_told_and_not_shown(
+def test_a_key_that_is_no_header_value_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-ü-secret")

@@ -40,7 +40,7 @@ pytestmark = [
 
 @contextmanager
 def served(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
-    """A llama.cpp server with this template, whose model writes calls so; its URL."""
+    """Yield the URL of a llama.cpp server with this template, whose model writes calls in this form."""
     made = scripts(writes, thinks)
     path = folder / "doctor.jinja"
     path.write_text(instead(made, template, "<|go:{}:0|>"), encoding="utf-8")

@@ -32,7 +32,6 @@ def _made() -> dict[str, str]:
 
 
 def paths_in(nav: Any) -> Iterator[str]:
-    """The pages that a navigation leads to."""
     if isinstance(nav, str):
         yield nav
     for entry in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
@@ -76,7 +75,7 @@ def test_an_agents_configuration_is_the_one_that_setup_makes(made: dict[str, str
 
 
 @pytest.mark.parametrize("path", [path for path, _ in generated()], ids=lambda path: path.name)
-def test_what_is_generated_is_current(path: Path) -> None:
+def test_generated_files_are_current(path: Path) -> None:
     assert path.read_text("utf-8") == dict(generated())[path], "run python -m documentation"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import time
 from typing import Any
 
 import openai
@@ -13,12 +12,13 @@ import pytest
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event
 from proxy.exchange.reply_stream import StreamReply
-from tests.conftest import Front, Inside, Start
+from tests.conftest import Front, Inside, Start, until
+from tests.faults.bench import MODELS
 from tests.real.processes import free_port
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import (
     DONE,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     WRITE_FILE,
@@ -35,10 +35,10 @@ from tests.support.scripted import (
     head,
     stream,
     text,
+    text_reply,
 )
 
 CHAT = "/v1/chat/completions"
-WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
 HERMES = 'I will.\n<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 
 
@@ -54,20 +54,17 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
     assert (status, headers["retry-after"]) == (503, "5")
     assert front.get("/v1/models")[0] == 502
     assert front.get("/health")[0] == 200
-    with Upstream(stream(ROLE, text("a"), finish(), DONE), port=port) as server:
+    with Upstream(text_reply("a"), port=port) as server:
         server.paths["/health"] = [answer({})]
         with Client.post(front.port, chat()) as client, client.answer() as response:
             assert (response.status, response.read()) == (200, ROLE + text("a") + finish() + DONE)
-        deadline = time.monotonic() + PATIENCE
-        while front.get("/_ready")[0] != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: front.get("/_ready")[0] == 200)
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        [SSE + chunked(text("a")), 0.05, Act.RST],
+        stream(text("a"), 0.05, Act.RST, ended=False),
         [SSE + chunked(text("a"))],
         [answer(text("a"), headers={"Content-Length": "999"})],
         [head(200, {"Content-Type": "text/plain", "Content-Length": "999"}) + text("a"), 0.05, Act.RST],
@@ -87,7 +84,7 @@ def test_a_passed_answer_that_breaks_off_does_not_look_complete(front: Front, sc
 
 def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(front: Front) -> None:
     """U11: an end without it would be taken for a success."""
-    front.upstream.play([SSE + chunked(ROLE) + chunked(text("a")), 0.05, Act.RST])
+    front.upstream.play(stream(ROLE, text("a"), 0.05, Act.RST, ended=False))
     got = []
     with (
         openai.OpenAI(base_url=f"{front.proxy.url}/v1", api_key="k", max_retries=0) as sdk,
@@ -99,68 +96,8 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
     assert len(front.upstream.seen) == 1
 
 
-# Answers of the wrong kind.
-
-
-@pytest.mark.parametrize("rules", ["", WHOLE], ids=["live", "whole"])
-@pytest.mark.parametrize("usage", [True, False])
-def test_json_where_a_stream_was_asked_is_wrapped_as_one(inside: Inside, rules: str, usage: bool) -> None:
-    """U9, and the switch `upstream: whole`."""
-    with Upstream([answer(completion(HERMES))]) as server:
-        request = chat(tools=[WRITE_FILE], stream_options={"include_usage": usage})
-        response = inside(server.url, rules).post(CHAT, json=request)
-        up = server.seen[0].json
-    assert (up["stream"], "stream_options" in up) == ((False, False) if rules else (True, True))
-    assert response.headers["Content-Type"].startswith("text/event-stream")
-    assert response.data.endswith(DONE)
-    chunks = [json.loads(block[6:]) for block in response.data.split(b"\n\n") if block.startswith(b"data: {")]
-    said = [choice for chunk in chunks for choice in chunk["choices"]]
-    assert said[0]["delta"]["role"] == "assistant"
-    assert "".join(each["delta"].get("content") or "" for each in said).strip() == "I will."
-    assert [each["finish_reason"] for each in said if each["finish_reason"]] == ["tool_calls"]
-    assert {chunk["id"] for chunk in chunks} == {"chatcmpl-1"} and {chunk["model"] for chunk in chunks} == {"tiny"}
-    assert bool(chunks[-1].get("usage")) is usage
-
-
-@pytest.mark.parametrize("at", [1, 3])
-def test_a_defect_of_the_engine_lets_an_unchanged_reply_go_on_as_it_came(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, at: int
-) -> None:
-    """C6."""
-    break_at(monkeypatch, at)
-    events = [ROLE, text("a"), text("b"), finish(), DONE]
-    with Upstream(stream(*events)) as server:
-        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE]))
-    assert (response.status_code, response.data) == (200, b"".join(events))
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_defect_of_the_engine_after_a_change_is_an_error_event(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """C6: a call was found in the text, so the rest cannot go on as the server's own bytes."""
-    break_at(monkeypatch, 4)
-    with Upstream(stream(ROLE, text(HERMES), text("\nThat is all."), finish(), DONE)) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert b"write_file" in data and DONE not in data and b'"finish_reason":"' not in data
-    assert "error" in json.loads(data.rstrip(b"\n").rpartition(b"\n\n")[2][6:])
-    assert "ZeroDivisionError" in caplog.text
-
-
-def test_a_defect_of_the_engine_leaves_a_whole_answer_as_it_came(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """C6: nothing of it was changed so far, so the reply goes on as the upstream's own."""
-    break_at(monkeypatch, 1)
-    body = json.dumps(completion("word")).encode()
-    with Upstream([answer(body)]) as server:
-        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=False))
-    assert "ZeroDivisionError" in caplog.text
-    assert (response.status_code, response.data) == (200, body)
-
-
 def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the engine raise at its so many-th chunk, which it never should."""
+    """Let the engine raise at its n-th chunk."""
     feed, count = Engine.feed, iter(range(1, 1000))
 
     def broken(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
@@ -171,7 +108,38 @@ def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(Engine, "feed", broken)
 
 
-def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(inside: Inside) -> None:
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+@pytest.mark.parametrize("said", ["word", HERMES])
+def test_an_engine_defect_is_no_success(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, dialect: Dialect, said: str
+) -> None:
+    """C6: an unchanged chat reply continues as received; any other ends in an error."""
+    break_at(monkeypatch, 3)
+    events = [ROLE, text(said), text("\nThat is all."), finish(), DONE]
+    with Upstream(stream(*events)) as server:
+        server.paths["/v1/models"] = [MODELS]
+        data = inside(server.url).post(dialect.path, json=dialect.ask(streamed=True, tools=True)).data
+    assert "ZeroDivisionError" in logged.text and b"ZeroDivisionError" not in data
+    if dialect.name == "chat" and said == "word":
+        assert data == b"".join(events)
+    else:
+        told = dialect.stream(data)
+        assert told.failed and b'chat.completion"' not in data and (told.text, told.calls) != ("", [])
+
+
+def test_a_whole_answer_survives_a_defect(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
+) -> None:
+    """C6."""
+    break_at(monkeypatch, 1)
+    body = json.dumps(completion("word")).encode()
+    with Upstream([answer(body)]) as server:
+        response = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE], stream=False))
+    assert "ZeroDivisionError" in logged.text
+    assert (response.status_code, response.data) == (200, body)
+
+
+def test_removed_fields_stay_removed_in_rebuilt_chunks(inside: Inside) -> None:
     """A1: `clean` holds for what passes and for what the proxy writes itself."""
     both = delta({"reasoning": "hm", "content": "I will. <tool_call>"})
     with Upstream(stream(ROLE, both, text(HERMES.removeprefix("I will.\n<tool_call>")), finish(), DONE)) as server:
@@ -180,7 +148,7 @@ def test_fields_that_a_client_has_removed_stay_away_when_a_chunk_is_said_anew(in
 
 
 @pytest.mark.parametrize("words", ["So", "So it"])
-def test_a_defect_of_the_proxy_is_a_status_and_behind_a_text_an_error_event(
+def test_a_defect_is_a_status_or_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, words: str
 ) -> None:
     """C6: only the log says what it was."""

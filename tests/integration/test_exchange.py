@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from werkzeug.test import TestResponse
 
 from tests.conftest import Inside
 from tests.faults.bench import MODELS
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.messages_client import INPUT
+from tests.support.reply import events, read
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -21,7 +21,6 @@ from tests.support.scripted import (
     SSE,
     USAGE,
     WRITE_FILE,
-    Act,
     Script,
     Upstream,
     answer,
@@ -33,6 +32,7 @@ from tests.support.scripted import (
     head,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -40,23 +40,8 @@ PING = b": ping\n\n"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 
 
-def bodies(data: bytes) -> list[Any]:
-    """The parsed events of a stream without comments and end marker."""
-    found = [block[6:] for block in data.split(b"\n\n") if block.startswith(b"data: ")]
-    return [json.loads(block) for block in found if block != b"[DONE]"]
-
-
-def broke_off(data: bytes) -> bool:
-    """True if the last event is an error and nothing in the stream means success (U11, reliability 6)."""
-    events = bodies(data)
-    reasons = [choice["finish_reason"] for each in events for choice in each.get("choices", ())]
-    return "error" in events[-1] and DONE not in data and not any(reasons)
-
-
 def said(data: bytes) -> str:
-    """The text of a stream."""
-    choices = [choice for each in bodies(data) for choice in each.get("choices", ())]
-    return "".join(choice["delta"].get("content") or "" for choice in choices)
+    return read("chat", 200, data).choice().text
 
 
 def test_a_stream_that_needs_nothing_leaves_as_the_very_bytes(inside: Inside) -> None:
@@ -82,7 +67,7 @@ def test_a_whole_answer_that_needs_nothing_leaves_as_the_very_bytes(inside: Insi
     assert response.headers["Content-Type"] == "application/json"
 
 
-def test_what_arrives_in_one_write_leaves_in_one_piece(inside: Inside) -> None:
+def test_one_write_is_forwarded_in_one_piece(inside: Inside) -> None:
     with Upstream() as server:
         gate = server.gate()
         first, second = ROLE + text("Hi "), text("b") + text("c") + text("d")
@@ -99,64 +84,26 @@ def ending() -> Script:
     return [chunked(finish()), chunked(DONE), LAST]
 
 
-@pytest.mark.slow
-def test_the_first_text_is_not_delayed(inside: Inside) -> None:
-    """It is there before the model server says more; how soon is for the benchmarks to say."""
-    with Upstream() as server:
-        before, behind = server.gate(), server.gate()
-        server.play([SSE + chunked(ROLE), before, chunked(text("So")), behind, *ending()])
-        # No ping brings the head instead.
-        response = Opening(inside(server.url, heartbeat=2 * PATIENCE), chat(tools=[WRITE_FILE]))
-        before.wait()
-        before.open()
-        assert response.first().status_code == 200
-        behind.open()
-        response.close()
-
-
-class Opening:
-    """A POST in a thread of its own: the test client gives nothing before the first part is there."""
-
-    def __init__(self, client: Any, body: object) -> None:
-        self._response: TestResponse | None = None
-
-        def post() -> None:
-            self._response = client.post(CHAT, json=body, buffered=False)
-
-        self._thread = threading.Thread(target=post)
-        self._thread.start()
-
-    def first(self) -> TestResponse:
-        self._thread.join(PATIENCE)
-        assert self._response is not None
-        return self._response
-
-    def close(self) -> None:
-        response = self.first()
-        assert response.data
-        response.close()
-
-    @property
-    def waits(self) -> bool:
-        return self._thread.is_alive()
-
-
-def test_the_200_waits_for_content_and_a_role_waits_with_it(inside: Inside) -> None:
-    with Upstream() as server:
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_the_status_waits_for_content(inside: Inside, dialect: Dialect) -> None:
+    """U12: until then, an error can still be a status."""
+    with Upstream() as server, ThreadPoolExecutor(1) as pool:
         gate = server.gate()
         server.play([SSE + chunked(ROLE) + chunked(b": hello\n\n"), gate, chunked(text("a")), *ending()])
-        opening = Opening(inside(server.url), chat(tools=[WRITE_FILE]))
+        server.paths["/v1/models"] = [MODELS]
+        client = inside(server.url)
+        opening = pool.submit(client.post, dialect.path, json=dialect.ask(streamed=True, tools=True))
         gate.wait()
-        opening._thread.join(0.1)
-        assert opening.waits
+        with pytest.raises(TimeoutError):
+            opening.result(0.1)
         gate.open()
-        assert opening.first().data == ROLE + b": hello\n\n" + text("a") + finish() + DONE
+        data = opening.result(PATIENCE).data
+    assert dialect.stream(data).text == "a"
+    assert dialect.name != "chat" or data == ROLE + b": hello\n\n" + text("a") + finish() + DONE
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_heartbeats_come_before_the_head_between_events_and_while_text_is_held(
-    inside: Inside, dialect: Dialect
-) -> None:
+def test_heartbeats_are_sent_during_every_silence(inside: Inside, dialect: Dialect) -> None:
     """C2, U3, F75: an upstream that sends what is held back does not silence the heartbeats."""
     letters = [each for letter in HERMES[:30] for each in (chunked(text(letter)), 0.01)]
     rest = [chunked(text(HERMES[30:])), *ending()]
@@ -189,35 +136,20 @@ def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> Non
         data = inside(server.url, rules, heartbeat=0.02).post(f"/for/deaf{CHAT}", json=chat()).data
     # Before the first chunk nothing is known that a chunk must say.
     data = data.partition(text("a"))[2]
-    beats = [each for each in bodies(data) if each["choices"][0]["delta"] == {}]
+    beats = [each for each in events(data) if each["choices"][0]["delta"] == {}]
     assert PING not in data and len(beats) >= 2
     for beat in beats:
         assert beat["object"] == "chat.completion.chunk" and beat["id"] == "chatcmpl-1" and beat["model"] == "tiny"
         assert beat["choices"][0]["finish_reason"] is None
 
 
-def test_a_break_in_the_same_read_as_text_loses_no_text(inside: Inside) -> None:
-    """U11."""
-    with Upstream([SSE + chunked(ROLE) + chunked(text("a")) + b"zz\r\n"]) as server:
-        data = inside(server.url).post(CHAT, json=chat()).data
-    assert said(data) == "a" and broke_off(data)
-
-
-def test_a_held_call_that_breaks_off_goes_as_text_and_then_the_error(inside: Inside) -> None:
-    """C4: only a call not yet opened can go back to text."""
-    with Upstream([SSE, chunked(ROLE), chunked(text(HERMES[:40])), 0.02, Act.RST]) as server:
-        data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    assert said(data) == HERMES[:40]
-    assert broke_off(data)
-
-
 @pytest.mark.parametrize("value", ["text/event-stream", "TEXT/EVENT-STREAM; charset=utf-8", "text/event-stream;x"])
-def test_a_stream_is_told_by_its_content_type_in_any_case(inside: Inside, value: str) -> None:
+def test_the_content_type_of_a_stream_is_case_insensitive(inside: Inside, value: str) -> None:
     with Upstream([head(200, {"Content-Type": value}), ROLE, text("a"), finish(), DONE]) as server:
         assert inside(server.url).post(CHAT, json=chat()).data == ROLE + text("a") + finish() + DONE
 
 
-def test_text_held_too_long_is_let_go(inside: Inside) -> None:
+def test_text_held_too_long_is_released(inside: Inside) -> None:
     """C2: the bound in time."""
     with Upstream() as server:
         gate = server.gate()
@@ -237,13 +169,13 @@ def test_a_model_s_reasoning_comes_under_the_names_of_its_profile(inside: Inside
     """F73."""
     rules = f'models:\n  - {{match: "*", upstream: {transport}, reasoning: {wanted}}}\n'
     names = {"as_is": ["reasoning"], "both": ["reasoning", "reasoning_content"]}.get(wanted, [wanted])
-    events = [ROLE, *(delta({"reasoning": word}) for word in ("so ", "it ", "is")), text("a"), finish(), DONE]
+    sent = [ROLE, *(delta({"reasoning": word}) for word in ("so ", "it ", "is")), text("a"), finish(), DONE]
     message = {"role": "assistant", "content": "a", "reasoning": "so it is"}
-    with Upstream(stream(*events) if transport == "live" else [answer(completion(message))]) as server:
+    with Upstream(stream(*sent) if transport == "live" else whole_reply(message)) as server:
         data = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE])).data
-    deltas = [choice["delta"] for each in bodies(data) for choice in each["choices"]]
+    deltas = [choice["delta"] for each in events(data) for choice in each["choices"]]
     for name in ("reasoning", "reasoning_content"):
         assert "".join(each.get(name, "") for each in deltas) == ("so it is" if name in names else "")
     assert said(data) == "a"
     if wanted in ("as_is", "reasoning") and transport == "live":
-        assert data == b"".join(events)
+        assert data == b"".join(sent)

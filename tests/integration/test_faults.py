@@ -26,32 +26,21 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.conftest import Start
+from tests.conftest import Start, until
+from tests.faults import scripts
 from tests.faults.around import descriptors, master_of, serves, started, under_way
 from tests.faults.bench import MODELS, SHOWN, Answer, Bench, Benches, Faulty, Watch, every, gone, many, read, request
 from tests.faults.scripts import (
-    BOMBS,
-    BREAKS,
-    CALLED,
     CHUNKED,
     COMPLETION,
-    FORMS,
-    HALVES,
     HERMES,
-    HOP,
     HTML,
     INPUT,
     JSON,
     LONG,
-    MOMENTS,
-    NO_SUCCESS,
-    ODD,
-    OURS,
-    REFUSALS,
     REPLY,
     SAID,
     TE,
-    WAITS,
     WHOLE,
     WORDS,
     A,
@@ -84,6 +73,8 @@ from tests.support.scripted import (
     head,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 # Only `make faults` runs these, whole answers, and the dialect that is translated in the same way as another one.
@@ -102,31 +93,29 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benches]:
-    """Proxies by their flags: `benches("--heartbeat", "0.2")`."""
+    """Return benches by the flags of their proxies: `benches("--heartbeat", "0.2")`."""
     with ExitStack() as stack:
         yield Benches(tmp_path_factory.mktemp("faults"), stack)
 
 
 @pytest.fixture
 def usual(benches: Benches) -> Bench:
-    """A proxy with its defaults."""
     return benches()
 
 
 @pytest.fixture
 def hasty(benches: Benches) -> Bench:
-    """A proxy that waits for a second or so, and lets its client wait for a quarter of that."""
+    """Return a proxy with short timeouts."""
     return benches("--heartbeat", "0.3", "--idle-timeout", "1.2")
 
 
 def table(rows: Mapping[str, Any]) -> pytest.MarkDecorator:
-    """The variants of a row."""
     return pytest.mark.parametrize("fault", rows.values(), ids=rows.keys())
 
 
 @pytest.fixture(scope="module")
 def full_backlog() -> Iterator[int]:
-    """The port of a server whose queue of connections is full: the next one hangs."""
+    """Yield the port of a server whose backlog is full, so that the next connection hangs."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener, ExitStack() as stack:
         for _ in range(2):
             waiting = stack.enter_context(socket.socket())
@@ -136,7 +125,7 @@ def full_backlog() -> Iterator[int]:
 
 
 def never_whole(calls: list[tuple[str, str]]) -> bool:
-    """True if no client could run one of these calls."""
+    """Return whether no client could run one of these calls."""
     for _, given in calls:
         with contextlib.suppress(ValueError):
             json.loads(given)
@@ -150,7 +139,7 @@ def never_whole(calls: list[tuple[str, str]]) -> bool:
 @EACH
 @MODES
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"], ids=["refused", "no such name"])
-def test_u1_there_is_nobody(
+def test_u1_unreachable(
     benches: Benches, monkeypatch: pytest.MonkeyPatch, dialect: Dialect, streamed: bool, host: str
 ) -> None:
     monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server that is out of reach says nothing
@@ -193,10 +182,18 @@ def test_u3_it_never_answers(hasty: Bench, dialect: Dialect, streamed: bool, fau
 
 @pytest.mark.slow
 @EACH
-@table({"nothing": [SSE, Act.EXPECT_CLOSE], "a role": [SSE, chunked(ROLE), Act.EXPECT_CLOSE]})
+@table({"nothing": stream(Act.EXPECT_CLOSE, ended=False), "a role": stream(ROLE, Act.EXPECT_CLOSE, ended=False)})
 def test_u3_it_begins_and_says_nothing(hasty: Bench, dialect: Dialect, fault: Faulty) -> None:
     given = hasty.ask(dialect, fault, streamed=True)
     assert "idle_timeout" in given.fails(504, event=True).words and given.data.count(dialect.beat) >= 2
+
+
+@EACH
+def test_u3_a_stream_that_takes_longer_in_all_is_no_fault(hasty: Bench, dialect: Dialect) -> None:
+    """Every byte restarts the idle timeout."""
+    words = [action for _ in range(6) for action in (0.3, chunked(text("word ")))]
+    script = [*SAID, *words, chunked(finish()), chunked(DONE), LAST]
+    assert hasty.ask(dialect, script, streamed=True).succeeds().text == "So. " + "word " * 6
 
 
 @EACH
@@ -220,7 +217,7 @@ def test_u4_it_closes_before_it_answers(usual: Bench, dialect: Dialect, streamed
 
 @EACH
 @MODES
-@table(REFUSALS)
+@table(scripts.REFUSALS)
 def test_u5_it_refuses(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[object, int]) -> None:
     body, status = fault
     given = usual.ask(dialect, [answer(body, status)], streamed=streamed)
@@ -273,15 +270,15 @@ def test_u8_it_points_elsewhere(usual: Bench, dialect: Dialect, streamed: bool, 
 
 @EACH
 @MODES
-@table(NO_SUCCESS)
-def test_u9_its_success_is_none(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
+@table(scripts.NO_SUCCESS)
+def test_u9_its_success_is_invalid(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
     usual.ask(dialect, fault[0], streamed=streamed).fails(fault[1])
 
 
 @EACH
 @table(
     {
-        "whole, streamed": (True, [answer(completion(f"So. {HERMES}"))]),
+        "whole, streamed": (True, whole_reply(f"So. {HERMES}")),
         "whole, in chunks": (
             True,
             [head(200, {**CHUNKED, **JSON}), *map(chunked, (COMPLETION[:9], COMPLETION[9:])), LAST],
@@ -308,7 +305,7 @@ def test_u9_what_cannot_be_converted_is_an_error(usual: Bench, dialect: Dialect,
 
 
 def judge_broken(given: Answer, status: int = 502) -> Told:
-    """Of a stream that broke off at one of the moments: what the client has of it."""
+    """Return the client's view of a stream that broke off at one of the moments."""
     told = given.fails(status, event=True)
     assert told.text.startswith("So. ") and told.odd == 0
     assert told.calls == [] or (len(told.calls) == 1 and never_whole(told.calls)), told.calls
@@ -317,7 +314,7 @@ def judge_broken(given: Answer, status: int = 502) -> Told:
 
 @pytest.mark.slow
 @EACH
-@table(MOMENTS)
+@table(scripts.MOMENTS)
 def test_u10_it_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
     said, tools = fault
     given = hasty.ask(dialect, [*said, Act.EXPECT_CLOSE], streamed=True, tools=tools)
@@ -338,16 +335,31 @@ def test_u10_a_whole_answer_stalls(hasty: Bench, dialect: Dialect, fault: Faulty
     assert "idle_timeout" in hasty.ask(dialect, fault, streamed=False).fails(504).words
 
 
+DIED = chunked(failing(500))
+# Ends of a stream that has begun, without success.
+ENDINGS: Mapping[str, list[Action]] = {
+    **scripts.BREAKS,
+    "neither finish nor [DONE]": [LAST],
+    "half an event": [chunked(text("you")[:40]), LAST],
+    "an error, [DONE]": [DIED, chunked(DONE), LAST],
+    "an error": [DIED, LAST],
+    "an error, no end": [DIED, Act.EXPECT_CLOSE],
+}
+
+
 @EACH
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-@table(MOMENTS)
-def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: list[Action]) -> None:
+@pytest.mark.parametrize("way", ENDINGS)
+@table(scripts.MOMENTS)
+def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: str) -> None:
+    """C4. Held text is released before the error."""
     said, tools = fault
-    judge_broken(usual.ask(dialect, [*said, *way], streamed=True, tools=tools))
+    told = judge_broken(usual.ask(dialect, [*said, *ENDINGS[way]], streamed=True, tools=tools))
+    assert DIED not in ENDINGS[way] or told.words == "engine died"
+    assert said is not scripts.MOMENTS["in a call held as text"][0] or told.text == f"So. {HERMES[:60]}"
 
 
 @EACH
-@table({name: said for name, (said, tools) in MOMENTS.items() if tools})
+@table({name: said for name, (said, tools) in scripts.MOMENTS.items() if tools})
 def test_u11_its_length_is_short(usual: Bench, dialect: Dialect, fault: Faulty) -> None:
     events_ = [unchunked(each) if isinstance(each, bytes) else each for each in fault[1:]]
     script = [head(200, {"Content-Type": "text/event-stream", "Content-Length": "9999"}), *events_]
@@ -359,7 +371,7 @@ def test_u11_its_length_is_short(usual: Bench, dialect: Dialect, fault: Faulty) 
     {
         "a short length": [answer(COMPLETION, headers={"Content-Length": "9999"})],
         "a short length, RST": [answer(COMPLETION, headers={"Content-Length": "9999"}), 0.02, Act.RST],
-        **{name: [head(200, {**JSON, **CHUNKED}), chunked(COMPLETION), *way] for name, way in BREAKS.items()},
+        **{name: [head(200, {**JSON, **CHUNKED}), chunked(COMPLETION), *way] for name, way in scripts.BREAKS.items()},
     }
 )
 def test_u11_a_whole_answer_breaks_off(usual: Bench, dialect: Dialect, fault: Faulty) -> None:
@@ -384,22 +396,6 @@ def test_u12_an_error_comes_first(usual: Bench, dialect: Dialect, before: bytes,
     assert usual.ask(dialect, script, streamed=True).fails(status).words == "engine died"
 
 
-@EACH
-@pytest.mark.parametrize("way", [[chunked(DONE), LAST], [LAST], [Act.EXPECT_CLOSE]], ids=["[DONE]", "end", "open"])
-@table(MOMENTS)
-def test_u12_an_error_follows(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: list[Action]) -> None:
-    said, tools = fault
-    given = usual.ask(dialect, [*said, chunked(failing(500)), *way], streamed=True, tools=tools)
-    assert judge_broken(given).words == "engine died"
-
-
-@EACH
-@table(MOMENTS)
-def test_u13_nothing_says_that_it_is_done(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
-    said, tools = fault
-    judge_broken(usual.ask(dialect, [*said, LAST], streamed=True, tools=tools))
-
-
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
@@ -418,7 +414,7 @@ def test_u13_one_of_the_two_is_enough(usual: Bench, dialect: Dialect, tools: boo
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table({name: way for name, way in BREAKS.items() if name != "RST"})
+@table({name: way for name, way in scripts.BREAKS.items() if name != "RST"})
 def test_u13_a_finish_is_not_enough(usual: Bench, dialect: Dialect, tools: bool, fault: list[Action]) -> None:
     """C4: the body has to end properly too."""
     given = usual.ask(dialect, [*SAID, SHOWN, chunked(finish()), *fault], streamed=True, tools=tools)
@@ -435,9 +431,9 @@ def test_u13_a_whole_answer_without_a_finish(usual: Bench, dialect: Dialect) -> 
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table(FORMS)
+@table(scripts.FORMS)
 def test_u14_any_form_of_a_stream_is_read(usual: Bench, dialect: Dialect, tools: bool, fault: list[bytes]) -> None:
-    told = usual.ask(dialect, [SSE, *map(chunked, fault), LAST], streamed=True, tools=tools).succeeds()
+    told = usual.ask(dialect, stream(*fault), streamed=True, tools=tools).succeeds()
     assert (told.text, told.finish, told.odd) == (f"{WORDS}llo", "stop", 0)
 
 
@@ -445,13 +441,13 @@ def test_u14_any_form_of_a_stream_is_read(usual: Bench, dialect: Dialect, tools:
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table({"ff": b"\xff", "cut": b"\xc3", "cut later": b"\xf0\x9f\x99", "a surrogate": b"\xed\xa0\x80"})
 @MODES
-def test_u14_what_is_no_utf8_is_read_or_told(
+def test_u14_invalid_utf8_is_read_or_an_error(
     usual: Bench, dialect: Dialect, tools: bool, fault: bytes, streamed: bool
 ) -> None:
     """The standard has a decoder put U+FFFD in its place."""
     body = b"".join([ROLE, text("a-z"), finish(), DONE]) if streamed else json.dumps(completion("a-z")).encode()
     body = body.replace(b"a-z", b"a" + fault + b"z")
-    script = [SSE, chunked(body), LAST] if streamed else [answer(body)]
+    script = stream(body) if streamed else [answer(body)]
     given = usual.ask(dialect, script, streamed=streamed, tools=tools)
     if given.status != 200:
         given.fails(502)
@@ -474,16 +470,9 @@ def test_u14_any_form_of_a_whole_answer_is_read(usual: Bench, dialect: Dialect, 
 
 
 @EACH
-def test_u14_a_whole_answer_with_a_bom_is_read_or_told(usual: Bench, dialect: Dialect) -> None:
+def test_u14_a_whole_answer_with_a_bom_is_read_or_an_error(usual: Bench, dialect: Dialect) -> None:
     given = usual.ask(dialect, [answer(b"\xef\xbb\xbf" + COMPLETION)], streamed=False)
     assert given.fails(502) if given.status != 200 else given.succeeds().finish == "calls"
-
-
-@EACH
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_u14_half_an_event_at_the_end_is_no_success(usual: Bench, dialect: Dialect, tools: bool) -> None:
-    script: Faulty = [*SAID, SHOWN, chunked(text("you")[:40]), LAST]
-    judge_broken(usual.ask(dialect, script, streamed=True, tools=tools))
 
 
 @EACH
@@ -513,7 +502,7 @@ def test_u14_an_event_of_16_mib(usual: Bench, dialect: Dialect, size: int, fits:
 @EACH
 @pytest.mark.parametrize("size,fits", [(60, True), (65, False)], ids=["60 MiB", "65 MiB"])
 def test_u14_a_whole_answer_of_64_mib(usual: Bench, dialect: Dialect, size: int, fits: bool) -> None:
-    script = [answer(completion("x" * size * 2**20))]
+    script = whole_reply("x" * size * 2**20)
     given = usual.ask(dialect, script, streamed=False)
     if fits:
         assert len(given.succeeds().text) == size * 2**20
@@ -523,17 +512,15 @@ def test_u14_a_whole_answer_of_64_mib(usual: Bench, dialect: Dialect, size: int,
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table(ODD)
-def test_u15_an_event_that_nobody_knows_disturbs_nothing(
-    usual: Bench, dialect: Dialect, tools: bool, fault: bytes
-) -> None:
+@table(scripts.ODD)
+def test_u15_an_unknown_event_is_ignored(usual: Bench, dialect: Dialect, tools: bool, fault: bytes) -> None:
     script = stream(ROLE, text("So. "), fault, text("you"), finish(), DONE)
     told = usual.ask(dialect, script, streamed=True, tools=tools).succeeds()
     assert (told.text, told.finish) == ("So. you", "stop")
 
 
 @EACH
-@table(CALLED)
+@table(scripts.CALLED)
 def test_u15_odd_calls_are_repaired(usual: Bench, dialect: Dialect, fault: tuple[list[bytes], int]) -> None:
     said, count = fault
     told = usual.ask(dialect, stream(ROLE, *said, finish("tool_calls"), DONE), streamed=True).succeeds()
@@ -550,11 +537,9 @@ def test_u15_odd_calls_are_repaired(usual: Bench, dialect: Dialect, fault: tuple
         "no type": [{"id": "a", "function": {"name": "write_file", "arguments": A}}],
     }
 )
-def test_u15_odd_calls_of_a_whole_answer_are_repaired(
-    usual: Bench, dialect: Dialect, fault: list[dict[str, Any]]
-) -> None:
+def test_u15_odd_whole_calls_are_repaired(usual: Bench, dialect: Dialect, fault: list[dict[str, Any]]) -> None:
     said = {"role": "assistant", "content": None, "tool_calls": fault}
-    told = usual.ask(dialect, [answer(completion(said, "tool_calls"))], streamed=False).succeeds()
+    told = usual.ask(dialect, whole_reply(said, "tool_calls"), streamed=False).succeeds()
     assert told.whole_calls == [("write_file", json.loads(given)) for given in (A, B)[: len(fault)]]
 
 
@@ -578,7 +563,7 @@ def _cut(data: bytes) -> list[bytes]:
         "a bomb": ("gzip", lambda data: gzip.compress(data + b" " * 100_000_000), 502),
     }
 )
-def test_u16_it_compresses_although_nobody_asked(
+def test_u16_unasked_compression(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[str, Callable[[bytes], bytes], int]
 ) -> None:
     """The client gets no bytes that it cannot read."""
@@ -599,7 +584,11 @@ def test_u16_it_compresses_although_nobody_asked(
 @EACH
 @MODES
 def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: Dialect, streamed: bool) -> None:
-    first = with_headers(stream(*REPLY), HOP | OURS) if streamed else [answer(completion("So."), headers=HOP | OURS)]
+    first = (
+        with_headers(stream(*REPLY), scripts.HOP | scripts.OURS)
+        if streamed
+        else [answer(completion("So."), headers=scripts.HOP | scripts.OURS)]
+    )
     given = usual.ask(dialect, first, streamed=streamed)
     given.succeeds()
     assert "secret" not in str(given.headers) and "x-foo" not in given.headers
@@ -608,12 +597,9 @@ def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: D
 @EACH
 @MODES
 @table(
-    {
-        "twice the same": ({"Content-Type": 2, "Content-Length": 2}, True),
-        "two lengths": ({"Content-Length": 1}, False),
-    }
+    {"twice the same": ({"Content-Type": 2, "Content-Length": 2}, True), "two lengths": ({"Content-Length": 1}, False)}
 )
-def test_u16_headers_that_are_there_twice(
+def test_u16_repeated_headers(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[dict[str, int], bool]
 ) -> None:
     again, fits = fault
@@ -627,7 +613,7 @@ def test_u16_headers_that_are_there_twice(
 
 @EACH
 @MODES
-def test_u16_a_length_beside_chunks_is_not_believed(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_u16_a_length_next_to_chunks_is_ignored(usual: Bench, dialect: Dialect, streamed: bool) -> None:
     body = b"".join(REPLY) if streamed else COMPLETION
     kind = {"Content-Type": "text/event-stream"} if streamed else JSON
     script = [head(200, {**kind, **CHUNKED, "Content-Length": "7"}), chunked(body), LAST]
@@ -667,7 +653,7 @@ def test_u17_it_quotes_the_key(usual: Bench, dialect: Dialect, streamed: bool, f
 
 
 def leaving(reset: bool | None) -> Callable[[Client], float]:
-    """How a client leaves: with an RST, with a FIN, or by closing its half (None)."""
+    """Return a way to leave: with an RST, a FIN, or a half-closed connection (None)."""
 
     def leave(client: Client) -> float:
         if reset is None:
@@ -685,8 +671,8 @@ LEAVES = pytest.mark.parametrize(
 
 @EACH
 @LEAVES
-@table(WAITS)
-def test_k1_it_leaves(
+@table(scripts.WAITS)
+def test_k1_it_goes(
     usual: Bench, dialect: Dialect, fault: tuple[list[Action], bool], leave: Callable[[Client], float]
 ) -> None:
     said, streamed = fault
@@ -708,7 +694,7 @@ def test_k1_it_leaves(
 
 @EACH
 @LEAVES
-def test_k1_it_leaves_during_heartbeats(benches: Benches, dialect: Dialect, leave: Callable[[Client], float]) -> None:
+def test_k1_it_goes_during_heartbeats(benches: Benches, dialect: Dialect, leave: Callable[[Client], float]) -> None:
     bench = benches("--heartbeat", "0.1")
     bench.play([Act.EXPECT_CLOSE])
     with Client(bench.proxy.port, request(dialect, dialect.ask(streamed=True, tools=True))) as client:
@@ -734,7 +720,7 @@ def test_k1_it_leaves_during_heartbeats(benches: Benches, dialect: Dialect, leav
         "behind a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
     }
 )
-def test_k1_it_leaves_before_its_request_is_complete(
+def test_k1_it_goes_during_its_request(
     usual: Bench, dialect: Dialect, fault: bytes, leave: Callable[[Client], float]
 ) -> None:
     """The model server is not asked."""
@@ -748,7 +734,7 @@ def test_k1_it_leaves_before_its_request_is_complete(
 
 @EACH
 @MODES
-def test_k1_it_leaves_while_it_is_queued(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_k1_it_goes_while_queued(usual: Bench, dialect: Dialect, streamed: bool) -> None:
     """The worker sees the request only when nobody waits for it any more."""
     worker = usual.proxy.health()["worker"]
     script: Script = [*SAID, Act.EXPECT_CLOSE]
@@ -779,7 +765,7 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
     bench = benches("STALL_SECONDS=1")
     worker = psutil.Process(bench.proxy.health()["worker"])
     before = worker.memory_info().rss
-    flood = [SSE, *[chunked(text("x" * 4000)) * 16] * 600] if streamed else [answer(completion("x" * 30_000_000))]
+    flood = [SSE, *[chunked(text("x" * 4000)) * 16] * 600] if streamed else whole_reply("x" * 30_000_000)
     bench.play([*flood, Act.EXPECT_CLOSE])
     with closing(socket.socket()) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -799,8 +785,8 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
 
 @pytest.mark.slow
 @EACH
-@table(HALVES)
-def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Dialect, fault: bytes) -> None:
+@table(scripts.HALVES)
+def test_k3_an_unfinished_request_blocks_no_one(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """As many as there are threads; they lose them when their time is over."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", f"STALL_SECONDS={HELD:g}", "BODY_SECONDS=1", "HEAD_SECONDS=1")
     sent = fault.replace(b"PATH", dialect.path.encode())
@@ -813,7 +799,6 @@ def test_k3_what_is_never_finished_holds_up_nobody(benches: Benches, dialect: Di
 
 
 def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
-    """Requests that get an error at once, and with which status."""
     ask = dialect.ask(streamed=True, tools=True)
     return {
         "400": (400, request(dialect, b"{")),
@@ -828,9 +813,7 @@ def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("name", refused_requests(DIALECTS["chat"]))
-def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
-    benches: Benches, dialect: Dialect, name: str
-) -> None:
+def test_k3_100_failed_clients_that_stay_block_no_one(benches: Benches, dialect: Dialect, name: str) -> None:
     bench = benches("THREADS=160", "RESERVED_THREADS=32", "--max-body", "65536")
     status, sent = refused_requests(dialect)[name]
     if dialect.path.encode() not in sent:
@@ -848,9 +831,7 @@ def test_k3_100_clients_that_get_an_error_and_stay_hold_up_nobody(
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("body", [0, 90_000_000], ids=["its body read", "its body unread"])
-def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(
-    benches: Benches, dialect: Dialect, body: int
-) -> None:
+def test_k3_100_refused_clients_that_stay_block_no_one(benches: Benches, dialect: Dialect, body: int) -> None:
     bench = benches("THREADS=64", "RESERVED_THREADS=16")
     asked = request(
         dialect, dialect.ask(streamed=True, tools=True), headers=f"Content-Length: {body}\r\n" if body else ""
@@ -885,15 +866,10 @@ def test_k3_100_clients_that_find_it_full_and_stay_hold_up_nobody(
         "compressed": (415, gzip.compress(b"{}"), "Content-Encoding: gzip\r\n"),
     }
 )
-def test_k4_a_body_that_cannot_be_used(
-    benches: Benches, dialect: Dialect, streamed: bool, fault: tuple[int, bytes, str]
-) -> None:
+def test_k4_an_unusable_body(benches: Benches, dialect: Dialect, streamed: bool, fault: tuple[int, bytes, str]) -> None:
     status, body, headers = fault
     bench = benches("--max-body", "65536")
-    with (
-        Client(bench.proxy.port, request(dialect, body, headers=headers)) as client,
-        client.answer() as response,
-    ):
+    with Client(bench.proxy.port, request(dialect, body, headers=headers)) as client, client.answer() as response:
         read(dialect, response, streamed=streamed).fails(status)
     bench.settled()
     assert bench.upstream.seen == []
@@ -935,7 +911,7 @@ def test_k4_it_waits_until_it_may_send(usual: Bench, dialect: Dialect, streamed:
 
 
 def spoilt(dialect: Dialect, streamed: bool, value: bytes) -> bytes:
-    """A request with this value somewhere in it."""
+    """Return a request that contains this value."""
     return json.dumps(dialect.ask(streamed=streamed, tools=True, odd="ODD")).encode().replace(b'"ODD"', value)
 
 
@@ -985,13 +961,13 @@ def test_k5_an_odd_request_that_can_be_read(usual: Bench, dialect: Dialect, stre
 
 @EACH
 @MODES
-@table(BOMBS)
+@table(scripts.BOMBS)
 def test_k5_a_reply_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
     """It is text, all of it, and read in bounded time."""
     parts = [fault[at : at + 20_000] for at in range(0, len(fault), 20_000)]
-    events_ = stream(ROLE, *map(text, parts), finish(), DONE)
+    events_ = text_reply(*parts)
     began = time.monotonic()
-    told = usual.ask(dialect, events_ if streamed else [answer(completion(fault))], streamed=streamed).succeeds()
+    told = usual.ask(dialect, events_ if streamed else whole_reply(fault), streamed=streamed).succeeds()
     assert time.monotonic() - began < PATIENCE
     assert (told.text, told.calls, told.finish) == (fault, [], "stop")
 
@@ -1003,7 +979,7 @@ def test_k5_5_mb_of_openers(usual: Bench, dialect: Dialect, streamed: bool) -> N
     """It is text, and /health answers meanwhile; how fast it is read is for the benchmarks to say."""
     fault = "<tool_call>" * 475_000
     events_ = stream(ROLE, *(text(fault[at : at + 5000]) for at in range(0, len(fault), 5000)), finish(), DONE)
-    script = events_ if streamed else [answer(completion(fault))]
+    script = events_ if streamed else whole_reply(fault)
     with Watch(usual.proxy) as watch:
         began = time.monotonic()
         usual.play(script)
@@ -1030,7 +1006,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
     call = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": fault}}
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
     script = stream(ROLE, *deltas({"index": 0, **call}), finish("tool_calls"), DONE)
-    script = script if streamed else [answer(completion(said, "tool_calls"))]
+    script = script if streamed else whole_reply(said, "tool_calls")
     began = time.monotonic()
     given = usual.ask(dialect, script, streamed=streamed, asked=2)
     assert time.monotonic() - began < PATIENCE
@@ -1044,7 +1020,7 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
 
 @pytest.mark.slow
 @EACH
-@table({name: half for name, half in HALVES.items() if b"\r\n\r\n" in half})
+@table({name: half for name, half in scripts.HALVES.items() if b"\r\n\r\n" in half})
 def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: bytes) -> None:
     """It is told so, and the model server is not asked."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", "BODY_SECONDS=1")
@@ -1071,7 +1047,7 @@ def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: by
     ],
     ids=["SIGHUP", "SIGTERM", "SIGTERM behind SIGHUP"],
 )
-def test_p1_it_is_told_to_end(proxy: Start, numbers: tuple[signal.Signals, ...]) -> None:
+def test_p1_it_is_terminated(proxy: Start, numbers: tuple[signal.Signals, ...]) -> None:
     """Streams of all dialects end in the error event, and who waits for an answer is told to come again."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
@@ -1091,10 +1067,8 @@ def test_p1_it_is_told_to_end(proxy: Start, numbers: tuple[signal.Signals, ...])
         else:
             assert serves(bench)
         asked = len(waiting) + (0 if signal.SIGTERM in numbers else len(every()))
-        deadline = time.monotonic() + PATIENCE
-        while (count := bench.proxy.log.read_text().count("method=POST")) < asked and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert count == asked
+        until(lambda: bench.proxy.log.read_text().count("method=POST") >= asked)
+        assert bench.proxy.log.read_text().count("method=POST") == asked
 
 
 def test_p1_its_worker_is_killed(proxy: Start) -> None:

@@ -37,7 +37,7 @@ DRESSES = {
 
 
 def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """The calls, the text and the finish that a chat client has: streamed in pieces, and whole."""
+    """Return a chat client's calls, text and finish reason: streamed in pieces, and whole."""
     pieces = [[text], units(text), random_cut(text, random.Random(5))]
     got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
     got.append(whole({"content": text}, tools=tools))
@@ -45,7 +45,7 @@ def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
 
 
 def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """The same of the clients of the other dialects; thinking is no text."""
+    """Return the same for clients of the other dialects, where thinking is not text."""
     said: JsonObject = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     answer: JsonObject = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
     found = []
@@ -70,7 +70,7 @@ def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dres
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_with_prose_behind_it_is_text_in_both_fronts(form: str) -> None:
+def test_each_form_before_prose_is_text(form: str) -> None:
     """C3."""
     text = FORMS[form](*CALLS[0]) + "\nThis lists the files."
     for seen in (*in_chat(text, TOOLS), *in_translations(text, TOOLS)):

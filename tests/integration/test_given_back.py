@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Inside
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.live_page import live_page
-from tests.support.scripted import DONE, SSE, Act, Upstream, answer, chunked, completion, finish, stream, text
+from tests.support.scripted import DONE, Act, Upstream, answer, finish, stream, text, whole_reply
 
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 SAID = {
@@ -27,13 +27,12 @@ SAID = {
 
 
 def scripts(words: str) -> dict[str, list[Any]]:
-    """What the model server does, by the name of it."""
     parts = [text(part) for part in (words[:9], words[9:])]
     return {
         "streamed": stream(*parts, finish(), DONE),
-        "whole": [answer(completion(words))],
-        "broken off": [SSE, *map(chunked, parts), Act.RST],
-        "no event": [SSE, chunked(b"data: {\n\n")],
+        "whole": whole_reply(words),
+        "broken off": stream(*parts, Act.RST, ended=False),
+        "no event": stream(b"data: {\n\n", ended=False),
         "an error": [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)],
         "gone": [Act.RST],
     }
@@ -41,7 +40,7 @@ def scripts(words: str) -> dict[str, list[Any]]:
 
 @pytest.fixture
 def garbage() -> Iterator[list[Any]]:
-    """Everything that is garbage, once it has been looked for."""
+    """Yield the list of garbage, filled by each collection."""
     gc.disable()
     gc.freeze()  # all that is there is not looked through again and again
     try:
@@ -55,9 +54,7 @@ def garbage() -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=list(DIALECTS))
 @pytest.mark.parametrize("server_does", scripts(""))
-def test_nothing_of_a_request_waits_for_the_collector(
-    inside: Inside, garbage: list[Any], dialect: Dialect, server_does: str
-) -> None:
+def test_a_request_leaves_no_cycles(inside: Inside, garbage: list[Any], dialect: Dialect, server_does: str) -> None:
     script = {name: scripts(words)[server_does] for name, words in SAID.items()}
     body = dialect.ask(streamed=server_does != "whole", tools=True)
     with Upstream() as server:
@@ -77,7 +74,7 @@ def test_nothing_of_a_request_waits_for_the_collector(
 
 
 @pytest.mark.parametrize("server_does", ["streamed", "whole", "broken off"])
-def test_nothing_of_what_the_live_page_keeps_does_either(garbage: list[Any], server_does: str) -> None:
+def test_the_live_page_leaves_no_cycles(garbage: list[Any], server_does: str) -> None:
     body = DIALECTS["chat"].ask(streamed=server_does != "whole", tools=True)
     with Upstream() as server, live_page(server.url, audit_values=True) as page:
         server.play(*[scripts(CALL)[server_does]] * 8)

@@ -13,6 +13,7 @@ from proxy.healing.heal import heal_request
 from proxy.notations.toolset import short_name
 from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
+from tests.support import messages_ask
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
     DONE,
@@ -22,17 +23,18 @@ from tests.support.scripted import (
     answer,
     arguments,
     chat,
-    completion,
     event,
     finish,
     opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
-OK = stream(ROLE, text("a"), finish(), DONE)
+OK = text_reply("a")
 BROKEN = turn(calls(call(arguments="{'path': 'mkp1'}")))
 LATE = [system(), user(), said(), system("mks2 now"), user("mku2")]
 PICTURE = [user([{"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "data:,"}}])]
@@ -46,9 +48,9 @@ def asked(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {**chat(tools=[tool()], **more), "messages": messages}
 
 
-def test_a_broken_call_goes_up_repaired_and_all_else_as_it_came(inside: Inside) -> None:
+def test_only_the_broken_call_of_a_request_is_changed(inside: Inside) -> None:
     """F79."""
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         response = inside(server.url).post(CHAT, json=asked(BROKEN, stream=False))
         sent = server.seen[0].json
     assert sent["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path": "mkp1"}'
@@ -65,10 +67,10 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("source", SHOWN)
-def test_the_family_is_what_the_rules_or_the_server_show(inside: Inside, source: str) -> None:
+def test_the_family_is_from_the_rules_or_the_server(inside: Inside, source: str) -> None:
     """Gemma 2 takes no system message: the first request is healed, in both dialects."""
     card, props, rules = SHOWN[source]
-    with Upstream(*[[answer(completion("Hi"))]] * 2) as server:
+    with Upstream(*[whole_reply("Hi")] * 2) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", **card}]})]
         server.paths["/props"] = [answer(props)]
         client = inside(server.url, rules)
@@ -78,7 +80,7 @@ def test_the_family_is_what_the_rules_or_the_server_show(inside: Inside, source:
     assert sent == [[user("mks1 rules\n\nmku1 question")]] * 2
 
 
-def test_a_healthy_conversation_goes_up_as_the_very_bytes(inside: Inside) -> None:
+def test_a_healthy_conversation_is_unchanged(inside: Inside) -> None:
     """C1."""
     body = json.dumps(asked(turn(calls())), indent=1).encode()
     with Upstream(OK) as server:
@@ -89,7 +91,7 @@ def test_a_healthy_conversation_goes_up_as_the_very_bytes(inside: Inside) -> Non
 @pytest.mark.parametrize(
     "status,words", [(400, "roles must alternate"), (500, "Jinja Exception: roles must alternate")]
 )
-def test_what_a_refusal_teaches_is_tried_once_and_kept(
+def test_the_lesson_of_a_refusal_is_kept(
     status: int, words: str, inside: Inside, logged: pytest.LogCaptureFixture
 ) -> None:
     """F82: the next request goes up healed at once, and the log has the entry that keeps the lesson."""
@@ -109,26 +111,10 @@ def test_what_a_refusal_teaches_is_tried_once_and_kept(
     assert rules.profile("tiny", "").thinking == "enable_thinking", "what its entry said is still said"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Unexpected empty grammar stack",
-        "Failed to parse input at pos 3: a template",
-        "The model produced output that does not match the expected peg-native format",
-    ],
-)
-def test_an_answer_that_the_server_could_not_read_teaches_nothing(words: str, inside: Inside) -> None:
-    rules = 'models: [{match: "*", parse: server}]'
-    with Upstream(refused(words, 500)) as server:
-        body = asked([user(), user("mku2")], stream=False)
-        assert inside(server.url, rules=rules).post(CHAT, json=body).status_code == 500
-        assert len(server.seen) == 1
-
-
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
-def test_what_a_server_without_a_parser_refuses_next_is_healed_too(inside: Inside) -> None:
+def test_a_refusal_after_a_missing_parser_is_healed(inside: Inside) -> None:
     """vLLM looks for its parser before it asks the template: it refuses the same request for one, then the other."""
     body = asked([user(), user("mku2")])
     rules = 'models: [{match: "*", server: vllm}]'
@@ -140,16 +126,6 @@ def test_what_a_server_without_a_parser_refuses_next_is_healed_too(inside: Insid
     healed = [user("mku1 question\n\nmku2")]
     assert [each["messages"] for each in sent] == [body["messages"], body["messages"], healed, healed]
     assert [each.get("tool_choice") for each in sent] == [None, "none", "none", "none"]
-
-
-@pytest.mark.parametrize("third", ["roles must alternate", "Only user and assistant roles are supported!", NO_PARSER])
-def test_what_is_refused_a_third_time_is_told(third: str, inside: Inside) -> None:
-    body = asked([system(), user(), user("mku2")])
-    rules = 'models: [{match: "*", server: vllm}]'
-    with Upstream(refused(NO_PARSER), refused("roles must alternate"), refused(third)) as server:
-        response = inside(server.url, rules=rules).post(CHAT, json=body)
-        assert response.status_code == 400 and third.encode() in response.data.replace(b'\\"', b'"')
-        assert len(server.seen) == 3
 
 
 IDS_OF_NINE = "Tool call IDs should be alphanumeric strings with length 9!"
@@ -176,31 +152,45 @@ def test_a_request_with_several_causes_is_healed_of_each(others: tuple[str, ...]
     assert len(last[1]["tool_calls"][0]["id"]) == 9
 
 
-def test_so_many_refusals_and_no_more_teach(inside: Inside) -> None:
-    system_words, empty = "System role not supported", "content must not be empty"
-    talk = [system(), *TWO_CAUSES, said(""), user("mku3")]
-    with Upstream(*map(refused, (IDS_OF_NINE, BEHIND_A_RESULT, system_words, empty)), OK) as server:
-        client = inside(server.url)
+ALTERNATE = "roles must alternate"
+TWO_USERS = [user(), user("mku2")]
+SEVERAL = [system(), *TWO_CAUSES, said(""), user("mku3")]
+VLLM_AT_LAST = 'models: [{match: "*", server: vllm}]'
+UNREAD = 'models: [{match: "*", parse: server}]'
+# Refusals after which the error is returned: their words, the conversation, and the rules.
+FINAL: dict[str, tuple[tuple[str, ...], list[dict[str, Any]], str]] = {
+    "the same a third time": ((NO_PARSER, ALTERNATE, ALTERNATE), [system(), *TWO_USERS], VLLM_AT_LAST),
+    "another that does not help": ((NO_PARSER, ALTERNATE, NO_PARSER), [system(), *TWO_USERS], VLLM_AT_LAST),
+    "too many": ((IDS_OF_NINE, BEHIND_A_RESULT, "System role not supported", "content must not be empty"), SEVERAL, ""),
+    "refused in other words when healed": ((ALTERNATE, "no such luck"), TWO_USERS, ""),
+    "nothing to heal": ((ALTERNATE,), [user()], ""),
+    "switched off": (
+        ("This model does not support image input",),
+        PICTURE,
+        'models: [{match: "*", heal: {off: [pictures]}}]',
+    ),
+    # The server could not read the model's answer.
+    "an empty stack": (("Unexpected empty grammar stack",), TWO_USERS, UNREAD),
+    "a failed parser": (("Failed to parse input at pos 3: a template",), TWO_USERS, UNREAD),
+    "a failed format": (
+        ("The model produced output that does not match the expected peg-native format",),
+        TWO_USERS,
+        UNREAD,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_a_final_refusal_teaches_nothing(case: str, inside: Inside) -> None:
+    refusals, talk, rules = FINAL[case]
+    status = 500 if rules == UNREAD else 400
+    with Upstream(*(refused(words, status) for words in refusals), OK) as server:
+        client = inside(server.url, rules=rules)
         response = client.post(CHAT, json=asked(talk))
-        assert response.status_code == 400 and empty.encode() in response.data and len(server.seen) == 4
+        assert response.status_code == status and response.json is not None
+        assert refusals[-1] in response.json["error"]["message"] and len(server.seen) == len(refusals)
         assert client.post(CHAT, json=asked(talk)).status_code == 200
-        assert server.seen[4].json["messages"] == talk, "nothing is kept of what was not taken"
-
-
-def test_what_is_refused_healed_too_is_told_and_not_kept(inside: Inside) -> None:
-    with Upstream(refused("roles must alternate"), refused("no"), OK) as server:
-        client = inside(server.url)
-        body = asked([user(), user("mku2")])
-        response = client.post(CHAT, json=body)
-        assert response.status_code == 400 and b'"no"' in response.data
-        assert client.post(CHAT, json=body).data
-        assert server.seen[2].json["messages"] == body["messages"]
-
-
-def test_words_that_would_change_nothing_cost_no_second_try(inside: Inside) -> None:
-    with Upstream(refused("roles must alternate")) as server:
-        assert inside(server.url).post(CHAT, json=asked([user()])).status_code == 400
-        assert len(server.seen) == 1
+        assert server.seen[-1].json["messages"] == talk
 
 
 @pytest.mark.parametrize("off", ["all", "arguments"])
@@ -212,21 +202,14 @@ def test_each_healing_is_off_by_a_word(off: str, inside: Inside) -> None:
         assert server.seen[0].json == body
 
 
-def test_what_is_off_is_not_learnt(inside: Inside) -> None:
-    with Upstream(refused("This model does not support image input")) as server:
-        rules = 'models: [{match: "*", heal: {off: [pictures]}}]'
-        assert inside(server.url, rules=rules).post(CHAT, json=asked(PICTURE)).status_code == 400
-        assert len(server.seen) == 1
-
-
-def test_a_picture_for_a_model_that_reads_text_is_told(inside: Inside) -> None:
+def test_a_picture_for_a_text_model_is_replaced(inside: Inside) -> None:
     with Upstream(refused("At most 0 image(s) may be provided in one prompt."), OK) as server:
         inside(server.url).post(CHAT, json=asked(PICTURE))
         told = server.seen[1].json["messages"][0]["content"]
     assert told == "What is it?\n[Here was a picture, which this model cannot read.]"
 
 
-def test_a_defect_of_the_healing_leaves_the_request_as_it_came(
+def test_a_healing_defect_changes_nothing(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
@@ -246,20 +229,12 @@ def test_a_defect_of_the_healing_leaves_the_request_as_it_came(
 
 def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     """Mistral's template takes ids of nine letters and digits (F49), and no user behind a result."""
-    conversation = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"},
-                {"type": "text", "text": "And?"},
-            ],
-        },
-    ]
-    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
-    body = ask(*conversation, model="Mistral-Nemo", tools=tools)
-    with Upstream([answer(completion("Hi"))], [answer({"count": 7})]) as server:
+    turns = (
+        messages_ask.assistant(messages_ask.call()),
+        messages_ask.user(messages_ask.result("found"), messages_ask.text("And?")),
+    )
+    body = ask(messages_ask.user("Hi"), *turns, model="Mistral-Nemo", tools=[messages_ask.TOOL])
+    with Upstream(whole_reply("Hi"), [answer({"count": 7})]) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "Mistral-Nemo"}]})]
         client = inside(server.url)
         assert client.post(MESSAGES, json=body).status_code == 200
@@ -271,7 +246,7 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert counted == sent, "what is counted is what goes up"
 
 
-def test_what_is_tokenized_is_what_goes_up(inside: Inside) -> None:
+def test_tokenize_gets_the_healed_request(inside: Inside) -> None:
     """The same in `/tokenize`; what needs nothing, or is no conversation, passes as the very bytes."""
     whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
     bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
@@ -301,27 +276,22 @@ def test_the_reasoning_that_a_server_wants_back_goes_back(inside: Inside) -> Non
 def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: Inside) -> None:
     """F74."""
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
-    use = {"type": "tool_use", "id": "toolu_1", "name": "read_file", "input": {}}
-    told = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
     talk = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": [thought, use]},
-        {"role": "user", "content": [told]},
+        messages_ask.user("Hi"),
+        messages_ask.assistant(thought, messages_ask.call()),
+        messages_ask.user(messages_ask.result()),
     ]
-    tools = [{"name": "read_file", "input_schema": {"type": "object", "properties": {}}}]
-    whole = [answer(completion("Hi"))]
+    whole = whole_reply("Hi")
     with Upstream(refused(WANTS), whole, whole) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         client = inside(server.url)
         for _ in range(2):
-            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=tools)).status_code == 200
+            assert client.post(MESSAGES, json=ask(*talk, model="tiny", tools=[messages_ask.TOOL])).status_code == 200
         sent = [seen.json["messages"][1].get("reasoning_content") for seen in server.seen]
     assert sent == [None, "", "Hm."]
 
 
-def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_model(
-    inside: Inside, logged: pytest.LogCaptureFixture
-) -> None:
+def test_a_repeated_call_is_logged_and_reported_to_the_model(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
     """F92."""
     conversation = [user()]
     counts = []
@@ -340,7 +310,7 @@ def test_a_call_that_repeats_is_told_to_the_log_and_from_the_fifth_on_to_the_mod
 
 
 def repeated(times: int) -> list[dict[str, Any]]:
-    """A conversation in which the same call has the same result so many times."""
+    """Return a conversation with this number of equal calls and results."""
     talk = [user()]
     for number in range(times):
         one = calls(call(number))
@@ -359,11 +329,9 @@ def repeated(times: int) -> list[dict[str, Any]]:
         ("most_repeats: 4, polls: [re*]", 9, False),
     ],
 )
-def test_a_call_that_repeats_is_answered_without_the_model_only_where_a_rule_says_so(
-    inside: Inside, rules: str, times: int, answered: bool, streamed: bool
-) -> None:
+def test_a_rule_answers_a_repeated_call(inside: Inside, rules: str, times: int, answered: bool, streamed: bool) -> None:
     """F92: in the client's dialect and mode."""
-    with Upstream(OK if streamed else [answer(completion("a"))]) as server:
+    with Upstream(OK if streamed else whole_reply("a")) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')
         response = client.post(CHAT, json=asked(repeated(times), stream=streamed))
         assert len(server.seen) == (0 if answered else 1)
@@ -381,7 +349,7 @@ def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(insi
     body = {**chat(stream=streamed, tools=[tool(LONG)]), "messages": turn(calls(call(name=LONG)))}
     short = short_name(LONG)
     called = [{"id": "c", "type": "function", "function": {"name": short, "arguments": '{"path": "a"}'}}]
-    reply: Script = [answer(completion({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls"))]
+    reply: Script = whole_reply({"role": "assistant", "content": None, "tool_calls": called}, "tool_calls")
     if streamed:
         reply = stream(ROLE, opened(0, "c", short), arguments(0, '{"path": "a"}'), finish("tool_calls"), DONE)
     with Upstream(refusal, reply) as server:
@@ -396,7 +364,7 @@ USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {inc
 
 
 @pytest.mark.parametrize("given", [None, {"include_usage": True}, {"include_usage": False}])
-def test_a_rule_asks_for_the_usage_and_only_who_asked_sees_it(given: dict[str, bool] | None, inside: Inside) -> None:
+def test_usage_requested_by_a_rule_is_hidden(given: dict[str, bool] | None, inside: Inside) -> None:
     """F59, F61: what the client says itself, a default does not change."""
     used = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
     counts = event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": used})
@@ -410,7 +378,7 @@ def test_a_rule_asks_for_the_usage_and_only_who_asked_sees_it(given: dict[str, b
 
 def test_a_rule_that_asks_for_the_usage_of_streams_leaves_whole_answers_alone(inside: Inside) -> None:
     """F60: servers refuse the options beside `stream: false`."""
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         assert inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json=asked([user()], stream=False)).status_code == 200
         assert "stream_options" not in server.seen[0].json
 
@@ -421,14 +389,9 @@ COUNT = "<total_tokens>123 tokens left</total_tokens>"
 @pytest.mark.parametrize("front", [CHAT, MESSAGES])
 def test_a_line_that_counts_tokens_is_left_out_in_both_fronts(inside: Inside, front: str) -> None:
     """F95: only where it is the whole of a system message."""
-    talk: list[dict[str, Any]] = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Yes?"},
-        {"role": "user", "content": f"What is {COUNT}?"},
-        {"role": "system", "content": COUNT},
-    ]
+    talk = [user("Hi"), said("Yes?"), user(f"What is {COUNT}?"), system(COUNT)]
     body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         assert inside(server.url).post(front, json=body).status_code == 200
         sent = server.seen[0].json["messages"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Inside
-from tests.support.scripted import DONE, ROLE, Upstream, answer, completion, finish, stream, text
+from tests.support.scripted import Upstream, answer, text_reply
 from tests.support.shared import SHARED
 
 FOLDER = SHARED / "captures"
@@ -20,9 +20,9 @@ OFF = 'models: [{match: "*", thinking: enable_thinking, heal: {off: [all]}}]'
 
 
 def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
-    """What the model server gets of a request."""
+    """Return the request that the model server receives."""
     streamed = json.loads(body).get("stream") is True
-    reply = stream(ROLE, text("Hi"), finish(), DONE) if streamed else [answer(completion("Hi"))]
+    reply = text_reply("Hi", streamed=streamed)
     with Upstream(reply) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "test-model", "owned_by": "vllm"}]})]
         headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
@@ -32,9 +32,7 @@ def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
 
 @pytest.mark.skipif(not CAPTURES, reason=f"there are no captures in {FOLDER}")
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.stem)
-def test_a_real_agents_history_goes_up_as_it_came(
-    capture: Any, inside: Inside, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_real_agents_history_is_unchanged(capture: Any, inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "proxy")
     told = json.loads(capture.read_text())
     path = told["path"].partition("?")[0]

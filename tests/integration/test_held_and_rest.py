@@ -21,8 +21,6 @@ OPTIONS = ChatOptions("m", True, StripFields(), parsed=True)
 
 
 def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
-    """The bytes for a chat client."""
-
     def crashed(error: Exception) -> None:
         raise error
 
@@ -30,8 +28,6 @@ def written(chunks: list[Chunk], options: ChatOptions = OPTIONS) -> bytes:
     given = b"".join(reply.receive(each.raw) for each in chunks) + reply.receive(b"data: [DONE]\n\n")
     return given + reply.finish()
 
-
-# The order of text and reasoning.
 
 HELD = ["a <tool", "a <tool_call>", 'a <tool_call>{"name": "ba', "a ```json\n{", "a [TOOL_CA", "\n"]
 
@@ -41,7 +37,7 @@ def thinks(text: str, name: str = "reasoning") -> Chunk:
 
 
 def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
-    """The blocks of a Messages client, with neighbours of a kind joined."""
+    """Return a Messages client's blocks."""
 
     def crashed(error: Exception) -> None:
         raise error
@@ -78,7 +74,7 @@ def test_reasoning_in_the_middle_of_a_call_in_text_comes_before_the_call() -> No
     assert "".join(said).startswith("a\n<tool_call>hm")
 
 
-def test_reasoning_behind_text_that_may_repeat_a_call_does_not_overtake_it() -> None:
+def test_reasoning_does_not_overtake_text_that_may_repeat_a_call() -> None:
     call = [calls(piece(0, '{"command": "ls"}', "bash", "a"))]
     for text in ('{"comm', "{", ' {"command"'):
         chunks = [*call, says(text), thinks("hm"), says("b"), ends("tool_calls")]
@@ -91,7 +87,7 @@ def test_reasoning_behind_text_that_may_repeat_a_call_does_not_overtake_it() -> 
     assert [event.text for event in events if isinstance(event, Text | Reasoning)] == ["hm"]
 
 
-def test_a_client_that_has_them_apart_gets_reasoning_at_once() -> None:
+def test_separate_reasoning_is_not_delayed() -> None:
     """C2: nothing waits that need not."""
     engine = new_engine()
     engine.feed(says("a <tool_call>"))

@@ -9,39 +9,22 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.config.load import load
-from proxy.server.state import tidy_captures
-from proxy.web.app import make_app
 from tests.conftest import Inside, Start
 from tests.integration.test_healing import BROKEN, asked
 from tests.support.messages_client import MODELS, cards
-from tests.support.scripted import (
-    DONE,
-    ROLE,
-    WRITE_FILE,
-    Client,
-    Script,
-    Upstream,
-    answer,
-    chat,
-    completion,
-    finish,
-    stream,
-    text,
-)
-from tests.support.worker_state import make_state, read_rules
+from tests.support.scripted import WRITE_FILE, Client, Script, Upstream, answer, chat, text_reply, whole_reply
 
 CHAT = "/v1/chat/completions"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 STRANGE = CALL.replace("write_file", "frobnicate")
-PLAIN = stream(ROLE, text("Hi"), finish(), DONE)
+PLAIN = text_reply("Hi")
 ERROR = [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)]
 # What came of a request, the answer of the model server, and the request.
 CASES: dict[str, tuple[Script, dict[str, Any]]] = {
     "": (PLAIN, chat(tools=[WRITE_FILE])),
-    "repaired": (stream(ROLE, text(CALL), finish(), DONE), chat(tools=[WRITE_FILE])),
-    "refused": (stream(ROLE, text(STRANGE), finish(), DONE), chat(tools=[WRITE_FILE])),
-    "healed": ([answer(completion("Hi"))], asked(BROKEN, stream=False)),
+    "repaired": (text_reply(CALL), chat(tools=[WRITE_FILE])),
+    "refused": (text_reply(STRANGE), chat(tools=[WRITE_FILE])),
+    "healed": (whole_reply("Hi"), asked(BROKEN, stream=False)),
     "error": (ERROR, chat(tools=[WRITE_FILE])),
 }
 
@@ -51,7 +34,6 @@ def captures(folder: Path) -> int:
 
 
 def counted(client: FlaskClient) -> dict[str, float]:
-    """What the metrics say of captures."""
     text_form = client.get("/metrics").data.decode()
     samples = [sample for family in text_string_to_metric_families(text_form) for sample in family.samples]
     return {each.labels["what"]: each.value for each in samples if each.name == "tool_proxy_captures_total"}
@@ -68,29 +50,12 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         assert counted(client) == {"written": 1}
 
 
-def test_what_cannot_be_written_is_counted(inside: Inside, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with Upstream(PLAIN) as server:
-        client = inside(server.url, capture=str(tmp_path / "file"))
-        client.post(CHAT, json=chat())
-        assert counted(client) == {"lost": 1}
-
-
 def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
     with Upstream(PLAIN) as server:
         client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json=chat())
         assert captures(tmp_path) == 1 and counted(client) == {"written": 1, "removed": 1}
-
-
-def test_a_worker_that_starts_removes_what_is_too_old(tmp_path: Path) -> None:
-    (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
-    settings, _ = load({"capture": str(tmp_path)}, {})
-    worker = make_state(settings, read_rules(None))
-    tidy_captures(worker)
-    assert captures(tmp_path) == 0
-    assert counted(make_app(worker).test_client()) == {"removed": 1}
 
 
 def test_under_gunicorn_the_folder_is_tidied_at_the_start(proxy: Start, tmp_path: Path) -> None:

@@ -19,12 +19,10 @@ from proxy.exchange import attempt
 from proxy.exchange.reply_stream import LONG
 from proxy.web.answer import HAND_OVER
 from tests.conftest import Front, Inside
-from tests.support.messages_checker import check_stream as check_message_stream
-from tests.support.messages_checker import events
+from tests.support.dialects import DIALECTS
 from tests.support.messages_client import MESSAGES, MODELS, cards
 from tests.support.messages_client import TOOL as MESSAGES_TOOL
 from tests.support.messages_client import ask as asked_in_messages
-from tests.support.responses_checker import check_stream, text_of
 from tests.support.responses_client import RESPONSES, TOOL, ask
 from tests.support.scripted import (
     DONE,
@@ -57,9 +55,7 @@ PLAIN = {"Content-Type": "text/event-stream"}
 
 @dataclass
 class Driven:
-    """What a client got of a stream that was driven as the pump drives it, what of it took the lane, and what the
-    stream needed after each of its steps.
-    """
+    """A driven stream: the client's bytes, those that took the lane, and what the stream needed after each step."""
 
     data: bytes = b""
     passed: list[bytes] = field(default_factory=list)
@@ -72,7 +68,7 @@ CHATS = (CHAT, chat(tools=[WRITE_FILE]))
 def drive(
     client: Any, upstream: Upstream, script: Sequence[Action], *, lanes: bool = True, asks: tuple[str, Any] = CHATS
 ) -> Driven:
-    """Play a script, each of its actions once the one before has been read, and drive the stream to its end."""
+    """Play a script, each action once the previous one has been read, and drive the stream until its end."""
     beginning, *rest = script
     gates = [upstream.gate() for _ in rest]
     upstream.play([beginning, *(each for pair in zip(gates, rest, strict=True) for each in pair)])
@@ -187,51 +183,36 @@ def test_the_same_leaves_with_and_without_a_lane(inside: Inside, name: str) -> N
         assert DONE not in with_lane.data
 
 
-@pytest.mark.parametrize("name", HONEST)
-def test_a_responses_client_gets_the_same_with_and_without_a_lane(inside: Inside, name: str) -> None:
-    asks = (RESPONSES, ask("Hi", tools=[TOOL]))
-    with Upstream() as upstream:
-        client = inside(upstream.url)
-        by_lane = drive(client, upstream, HONEST[name], asks=asks)
-        usual = drive(client, upstream, HONEST[name], lanes=False, asks=asks)
-    assert b"".join(by_lane.passed).count(b"event: response.output_text.delta\n") == len(WORDS)
-    assert text_of(check_stream(by_lane.data)) == text_of(check_stream(usual.data)) == SAID
-    assert _deltas(by_lane.data) == _deltas(usual.data)
+ASKS: dict[str, tuple[str, Any]] = {
+    "chat": CHATS,
+    "messages": (MESSAGES, asked_in_messages("Hi", tools=[MESSAGES_TOOL])),
+    "responses": (RESPONSES, ask("Hi", tools=[TOOL])),
+}
 
 
+@pytest.mark.parametrize("front", ["messages", "responses"])
 @pytest.mark.parametrize("name", HONEST)
-def test_a_messages_client_gets_the_same_with_and_without_a_lane(inside: Inside, name: str) -> None:
-    asks = (MESSAGES, asked_in_messages("Hi", tools=[MESSAGES_TOOL]))
+def test_translated_replies_are_the_same_with_and_without_a_lane(inside: Inside, name: str, front: str) -> None:
     with Upstream() as upstream:
         client = inside(upstream.url)
-        by_lane = drive(client, upstream, HONEST[name], asks=asks)
-        usual = drive(client, upstream, HONEST[name], lanes=False, asks=asks)
-    assert b"".join(by_lane.passed).count(b"event: content_block_delta\n") == len(WORDS)
-    for driven in (by_lane, usual):
-        assert [block["text"] for block in check_message_stream(driven.data)["content"]] == [SAID]
-    assert by_lane.data == usual.data
+        by_lane = drive(client, upstream, HONEST[name], asks=ASKS[front])
+        usual = drive(client, upstream, HONEST[name], lanes=False, asks=ASKS[front])
+    delta = {"messages": b"event: content_block_delta\n", "responses": b"event: response.output_text.delta\n"}[front]
+    assert b"".join(by_lane.passed).count(delta) == len(WORDS)
+    assert _without_ids(by_lane.data) == _without_ids(usual.data)
+    assert DIALECTS[front].stream(by_lane.data).text == SAID
 
 
 PRINTED = '<tool_call>\n{"name": "%s", "arguments": {"path": "a", "content": "'
 CONTENT = [text(each) for each in ("import", " json", "\\n", 'print(\\"', "</tool_call>", "é", '\\")', " #", " end")]
-CALLED = {
-    "a call": text('"}}\n</tool_call>'),
-    "what is none": text('" so on'),
-}
+CALLED = {"a call": text('"}}\n</tool_call>'), "what is none": text('" so on')}
 
 
 @pytest.mark.parametrize("front", ["chat", "messages", "responses"])
 @pytest.mark.parametrize("end_of_it", CALLED)
 @pytest.mark.parametrize("together", [False, True])
-def test_a_printed_call_takes_the_lane_and_nothing_leaves(
-    inside: Inside, front: str, end_of_it: str, together: bool
-) -> None:
-    fronts = {
-        "chat": (CHATS, "write_file"),
-        "messages": ((MESSAGES, asked_in_messages("Hi", tools=[MESSAGES_TOOL])), MESSAGES_TOOL["name"]),
-        "responses": ((RESPONSES, ask("Hi", tools=[TOOL])), TOOL["name"]),
-    }
-    asks, name = fronts[front]
+def test_a_printed_call_is_held_in_the_lane(inside: Inside, front: str, end_of_it: str, together: bool) -> None:
+    asks, name = ASKS[front], "write_file"
     inner = [b"".join(map(chunked, CONTENT))] if together else [*map(chunked, CONTENT)]
     opening = [chunked(text(PRINTED % name)), chunked(text("from")), chunked(text(" here"))]
     script: list[Action] = [begun(*BEGIN), *opening, *inner, chunked(CALLED[end_of_it]), end()]
@@ -251,21 +232,14 @@ def _without_ids(data: bytes) -> bytes:
     return re.sub(rb'[0-9a-f]{24,}|"(?:created|completed)_at":[0-9.]+', b"", data)
 
 
-def _deltas(data: bytes) -> list[str]:
-    found = (json.loads(said) for _, said in events(data))
-    return [event["delta"] for event in found if "delta" in event]
-
-
-def test_a_reset_in_the_lane_is_told_as_everywhere(inside: Inside) -> None:
+def test_a_reset_in_the_lane_is_an_error(inside: Inside) -> None:
     with Upstream() as upstream:
         client = inside(upstream.url)
         driven = drive(client, upstream, [begun(*BEGIN), chunked(ALL), Act.RST])
     assert b'"error"' in driven.data and DONE not in driven.data
 
 
-def test_what_has_come_is_read_event_by_event_but_for_a_long_step(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_long_step_reads_several_events(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a call may be anywhere in what is read by a long step."""
     monkeypatch.setattr(attempt, "SLICE", 0.0)
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "' + "x" * LONG

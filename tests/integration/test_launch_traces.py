@@ -11,7 +11,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import Format, Values
-from tests.conftest import Proxy, start
+from tests.conftest import Proxy, start, until
 from tests.real.processes import ROOT, free_port
 from tests.support.messages_client import MODELS, cards
 from tests.support.scripted import PATIENCE, Upstream, answer
@@ -53,7 +52,7 @@ sys.exit(7)
 
 
 class Place(NamedTuple):
-    """The folders of a run: the user's home, the one for temporary files, and the one of the programs."""
+    """The folders of a run: the home, the temporary folder, and the programs."""
 
     home: Path
     temporary: Path
@@ -64,7 +63,6 @@ class Place(NamedTuple):
         return self.programs / "record.json"
 
     def told(self) -> dict[str, Any]:
-        """What the agent was given."""
         told: dict[str, Any] = json.loads(self.record.read_text())
         return told
 
@@ -128,7 +126,7 @@ def launch(name: str, place: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str], how: str) -> None:
-    """End the command, and whatever it has become."""
+    """End the command."""
     match how:
         case "Ctrl-C":
             os.killpg(process.pid, signal.SIGINT)
@@ -145,13 +143,6 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-def until_empty(folder: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while left := [*folder.iterdir()]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.02)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["its end", "Ctrl-C", "SIGKILL"])
 @pytest.mark.parametrize("name", LAUNCHED)
@@ -160,7 +151,7 @@ def test_no_file_is_changed_and_none_is_left(name: str, how: str, place: Place, 
     before = tree(place.home)
     end(launch(name, place, "--url", real.url), how)
     assert tree(place.home) == before
-    until_empty(place.temporary)
+    until(lambda: not [*place.temporary.iterdir()])
 
 
 @pytest.mark.slow
@@ -190,7 +181,7 @@ def test_nor_with_a_proxy_of_its_own(how: str, place: Place, server: Upstream) -
     before = tree(place.home)
     url = f"http://127.0.0.1:{free_port()}"
     end(launch("codex", place, "--url", url, "--upstream", server.url), how)
-    until_empty(place.temporary)
+    until(lambda: not [*place.temporary.iterdir()])
     after = tree(place.home)
     assert {name: after[name] for name in before} == before
     log = f".local/state/vllm-tool-proxy/serve-{url.rpartition(':')[2]}.log"
@@ -207,7 +198,7 @@ def test_an_agent_that_outlives_its_launch_keeps_its_folder(place: Place, server
     catalogs = [Path(path) for path in place.told()["texts"]]
     assert catalogs and all(path.is_file() for path in catalogs)
     process.communicate(timeout=PATIENCE)  # the agent's standard input ends
-    until_empty(place.temporary)
+    until(lambda: not [*place.temporary.iterdir()])
 
 
 @pytest.mark.slow
@@ -218,11 +209,11 @@ def test_an_agent_that_cannot_be_started_leaves_nothing(place: Place, real: Prox
     with pytest.raises(AssertionError, match="cannot be started"):
         launch("pi", place, "--url", real.url)
     assert tree(place.home) == before
-    until_empty(place.temporary)
+    until(lambda: not [*place.temporary.iterdir()])
 
 
 @pytest.mark.slow
-def test_a_permanent_configuration_stays_what_it_was(place: Place, real: Proxy) -> None:
+def test_a_permanent_configuration_is_unchanged(place: Place, real: Proxy) -> None:
     """One that `setup --write` wrote can still be undone behind a launch."""
     settle("pi", place)
     before = tree(place.home)

@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import start
+from tests.conftest import start, until
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.messages_client import MODELS, cards
 from tests.support.page_traffic import TOOLS, USUAL, Agent
@@ -92,14 +91,6 @@ def started(home: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def until_gone(url: str) -> None:
-    """Wait until nothing answers there."""
-    deadline = time.monotonic() + PATIENCE
-    while answers(f"{url}/health"):
-        assert time.monotonic() < deadline, f"a proxy is still at {url}"
-        time.sleep(0.05)
-
-
 def ended(home: Path, *words: str) -> tuple[int, str, str]:
     with started(home, *words) as process:
         out, err = process.communicate(timeout=PATIENCE)
@@ -138,7 +129,7 @@ def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_there", [False, True], ids=["its own proxy", "one that listens already"])
-def test_the_verdict_of_the_run_is_told_when_the_agent_exits(
+def test_the_verdict_is_printed_when_the_agent_exits(
     server: Upstream, home: Path, tmp_path: Path, is_there: bool
 ) -> None:
     paths = server.paths
@@ -160,7 +151,7 @@ def test_the_verdict_of_the_run_is_told_when_the_agent_exits(
 
 
 @pytest.mark.slow
-def test_a_proxy_that_cannot_start_is_told_in_one_line(server: Upstream, home: Path) -> None:
+def test_a_proxy_that_cannot_start_is_one_line(server: Upstream, home: Path) -> None:
     """Also if something else listens at the URL."""
     wrong = home / "wrong.yaml"
     wrong.write_text("models: 7\n")
@@ -171,14 +162,14 @@ def test_a_proxy_that_cannot_start_is_told_in_one_line(server: Upstream, home: P
         assert err.startswith("vllm-tool-proxy: error: the proxy did not start: ") and err.count("\n") == 1
 
 
-def test_a_url_that_cannot_be_used_is_told_as_serve_tells_it(home: Path) -> None:
+def test_an_unusable_url_is_reported_as_by_serve(home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err.startswith("vllm-tool-proxy: error: --upstream: 'nonsense' cannot be used; ") and err.count("\n") == 1
 
 
-def test_a_log_that_cannot_be_written_is_told_in_one_line(server: Upstream, home: Path) -> None:
+def test_an_unwritable_log_is_one_line(server: Upstream, home: Path) -> None:
     (home / ".local").write_text("")
     url = f"http://127.0.0.1:{free_port()}"
     told = f"{log_of(home, url)} cannot be written (Not a directory)"
@@ -187,7 +178,7 @@ def test_a_log_that_cannot_be_written_is_told_in_one_line(server: Upstream, home
 
 
 @pytest.mark.slow
-def test_a_model_server_that_is_not_there_is_told_in_one_line(home: Path) -> None:
+def test_a_missing_model_server_is_one_line(home: Path) -> None:
     """And the proxy that was started for it does not stay."""
     url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     status, out, err = ended(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
@@ -252,7 +243,7 @@ def test_killed_it_leaves_no_proxy(server: Upstream, home: Path) -> None:
         assert answers(f"{url}/health")
         process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE) == -signal.SIGKILL
-        until_gone(url)
+        until(lambda: not answers(f"{url}/health"))
         assert "cat" in Path(f"/proc/{agent}/cmdline").read_text()
 
 
@@ -262,15 +253,10 @@ def test_killed_before_its_proxy_listens_it_leaves_none(home: Path) -> None:
     with Upstream([Act.EXPECT_CLOSE] * 20) as server:
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
         log = log_of(home, url)
-        deadline = time.monotonic() + PATIENCE
-        while not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
+        until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
         process.kill()
         process.communicate(timeout=PATIENCE)
-        while is_locked(log):  # what would become a proxy has it
-            assert time.monotonic() < deadline, "it goes on"
-            time.sleep(0.05)
+        until(lambda: not is_locked(log))  # the process that would become a proxy holds it
     assert not answers(f"{url}/health")
 
 
@@ -299,10 +285,9 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
             start_new_session=True,
         )
     os.close(theirs)
-    deadline = time.monotonic() + PATIENCE
-    while not (said := (home / "out").read_text().partition(".log\n")[2]).endswith("\n"):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    out_file = home / "out"
+    until(lambda: ".log\n" in out_file.read_text() and out_file.read_text().partition(".log\n")[2].endswith("\n"))
+    said = out_file.read_text().partition(".log\n")[2]
     assert answers(f"{url}/health")
     os.close(ours)
     # The agent, which reads, may see that its terminal is gone before the signal comes.
@@ -312,9 +297,7 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
 
 
 @pytest.mark.slow
-def test_beside_a_proxy_for_another_model_server_its_own_is_started(
-    server: Upstream, home: Path, tmp_path: Path
-) -> None:
+def test_a_proxy_for_another_server_is_not_used(server: Upstream, home: Path, tmp_path: Path) -> None:
     """The one that was asked for, and not whatever is there."""
     with ExitStack() as stack:
         other = stack.enter_context(Upstream())
@@ -334,7 +317,7 @@ def test_beside_a_proxy_for_another_model_server_its_own_is_started(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [[b"SSH-2.0-OpenSSH_9\r\n"], [answer({"vllm_url": "http://127.0.0.1:1"})]])
-def test_beside_what_is_no_proxy_its_own_is_started(server: Upstream, home: Path, script: list[bytes]) -> None:
+def test_a_listener_that_is_no_proxy_is_not_used(server: Upstream, home: Path, script: list[bytes]) -> None:
     with Upstream() as there:
         there.paths = {"/": script, "/health": script}
         words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))
@@ -360,7 +343,7 @@ def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path)
 
 
 def started_behind(first: subprocess.Popen[str], home: Path, *words: str) -> subprocess.Popen[str]:
-    """The command, once the first one's agent runs."""
+    """Start the command once the first one's agent runs."""
     assert first.stdout is not None
     assert first.stdout.readline()
     return started(home, *words)

@@ -20,26 +20,25 @@ from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
-    LAST,
     ROLE,
-    SSE,
     WRITE_FILE,
     Upstream,
     answer,
     chat,
-    chunked,
     completion,
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 from tests.support.worker_state import read_rules
 
 CHAT = "/v1/chat/completions"
 SECRET = "my-own-credential-1"
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
-IN_TEXT = stream(ROLE, text(CALL), finish(), DONE)
-NO_CALL = stream(ROLE, text('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>'), finish(), DONE)
+IN_TEXT = text_reply(CALL)
+NO_CALL = text_reply('<tool_call>{"name": "nothing", "arguments": {}}</tool_call>')
 PATHS = ["/_ui", "/_ui/state", "/_ui/requests/1", "/_ui/requests/1/capture"]
 WRITTEN = {"name": "write_file", "arguments": '{"path": "a.txt", "content": "hi"}'}
 
@@ -51,14 +50,13 @@ def server() -> Iterator[Upstream]:
 
 
 def script(server: Upstream, *scripts: Any) -> None:
-    """Play these; the question for its models, which some dialects have, is none of them."""
+    """Play these scripts, and list the models."""
     server.play(*scripts)
     server.paths["/health"] = [answer({})]
     server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
 
 
 def ask(page: Page, body: dict[str, Any] | None = None, path: str = CHAT, **headers: str) -> None:
-    """One request of a client, to its end."""
     asked = chat(stream=True, tools=[WRITE_FILE]) if body is None else body
     page.client.post(path, json=asked, headers=headers)
 
@@ -67,24 +65,8 @@ def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
 
 
-# What it is told.
-
-
-def test_a_request_is_told_with_its_repairs(server: Upstream) -> None:
-    script(server, IN_TEXT)
-    with live_page(server.url) as page:
-        ask(page, path=f"/for/openclaw{CHAT}")
-        (one,) = page.requests()
-    assert (one["number"], one["client"], one["model"], one["status"]) == (1, "openclaw", "tiny", 200)
-    assert (one["calls"], one["tries"], one["dialect"], one["error"]) == (1, 1, "chat", "")
-    assert [(repair["fix"], repair["tool"], repair["side"]) for repair in one["repairs"]] == [
-        ("text_call", "write_file", "reply"),
-    ]
-    assert one["repairs"][0]["why"] == "the model wrote the call as text (<tool_call>)"
-
-
-def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> None:
-    script(server, [answer(completion("a"))])
+def test_healings_are_shown_as_such(server: Upstream) -> None:
+    script(server, whole_reply("a"))
     with live_page(server.url, "models: [{match: '*', heal: {on: [one_system]}}]", audit_values=True) as page:
         system = [{"role": "system", "content": "A"}, {"role": "system", "content": "B"}]
         ask(page, chat(messages=[*system, {"role": "user", "content": "Hi"}]))
@@ -94,8 +76,8 @@ def test_what_was_healed_in_the_request_is_told_as_that(server: Upstream) -> Non
     assert '"A"' in repair["before"] and "A" in repair["after"]
 
 
-def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> None:
-    script(server, [answer({"error": {"message": "no"}}, 400)], [SSE, *map(chunked, (ROLE, text("a"))), LAST])
+def test_errors_before_and_after_the_first_byte_are_shown(server: Upstream) -> None:
+    script(server, [answer({"error": {"message": "no"}}, 400)], stream(ROLE, text("a")))
     with live_page(server.url) as page:
         page.client.post(CHAT, data=b"{", content_type="application/json")
         ask(page)
@@ -104,8 +86,8 @@ def test_errors_are_told_before_and_behind_the_first_byte(server: Upstream) -> N
     assert statuses == [(400, True), (400, True), (200, True)]
 
 
-def test_what_is_no_request_for_a_model_is_not_told(server: Upstream) -> None:
-    script(server, [answer(completion("a"))])
+def test_only_model_requests_are_shown(server: Upstream) -> None:
+    script(server, whole_reply("a"))
     with live_page(server.url) as page:
         for path in ("/health", "/v1/models", "/nothing", "/_ui"):
             get(page, path)
@@ -135,14 +117,19 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
         {"model": "tiny", **none, "requests": 2, "calls": 1, "rescued": 1, "rejected": 1},
     ]
     assert state["totals"] == {
-        **none, "requests": 4, "calls": 2, "rescued": 1, "rejected": 1, "failed": 1, "tokens_in": 10, "tokens_out": 7
+        **none,
+        "requests": 4,
+        "calls": 2,
+        "rescued": 1,
+        "rejected": 1,
+        "failed": 1,
+        "tokens_in": 10,
+        "tokens_out": 7,
     }
 
 
-def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
-    server: Upstream, caplog: pytest.LogCaptureFixture
-) -> None:
-    script(server, *[[answer(completion("a"))]] * 2)
+def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+    script(server, *[whole_reply("a")] * 2)
     caplog.set_level(logging.INFO, "proxy")
     with live_page(server.url) as page:
         ask(page, chat())
@@ -157,12 +144,9 @@ def test_an_open_page_asks_for_what_is_new_and_is_not_in_the_log(
     assert "_ui/state" not in caplog.text
 
 
-# What was said.
-
-
 def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) -> None:
     said = "something-that-was-said"
-    script(server, stream(ROLE, text(CALL.replace("hi", said)), finish(), DONE))
+    script(server, text_reply(CALL.replace("hi", said)))
     with live_page(server.url) as page:
         ask(page, chat(stream=True, tools=[WRITE_FILE], messages=[{"role": "user", "content": said}]))
         (one,) = page.requests()
@@ -176,9 +160,9 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
     assert b"audit_values" in saved.data
 
 
-def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -> None:
+def test_kept_values_are_hidden_once_audit_values_is_off(server: Upstream) -> None:
     said = "something-that-was-said"
-    script(server, stream(ROLE, text(CALL.replace("hi", said)), finish(), DONE))
+    script(server, text_reply(CALL.replace("hi", said)))
     with live_page(server.url, audit_values=True) as page:
         ask(page, chat(stream=True, tools=[WRITE_FILE], messages=[{"role": "user", "content": said}]))
         page.requests()
@@ -194,27 +178,7 @@ def test_what_was_kept_is_not_shown_once_audit_values_is_off(server: Upstream) -
     assert (story["steps"], story["reading"], story["values"], answer_status) == ([], [], False, 404)
 
 
-def test_with_audit_values_a_request_has_its_whole_story(server: Upstream) -> None:
-    script(server, IN_TEXT)
-    with live_page(server.url, audit_values=True) as page:
-        asked = chat(stream=True, tools=[WRITE_FILE])
-        ask(page, asked)
-        page.requests()
-        story = page.story(1)
-    said = {step["title"]: step["text"] for step in story["steps"]}
-    assert list(said) == [
-        *("What the client sent", "What was sent upstream, try 1", "What the model server answered, try 1"),
-        "What the client got",
-    ]
-    assert json.loads(said["What the client sent"]) == json.loads(said["What was sent upstream, try 1"]) == asked
-    assert said["What the model server answered, try 1"].encode() == b"".join((ROLE, text(CALL), finish(), DONE))
-    assert '"tool_calls"' in said["What the client got"] and "<tool_call>" not in said["What the client got"]
-    assert story["reading"][0].startswith("call 1: write_file (strong evidence")
-    (repair,) = story["repairs"]
-    assert (repair["fix"], repair["before"]) == ("text_call", CALL)
-
-
-def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> None:
+def test_the_story_has_the_reason_of_a_rejected_call(server: Upstream) -> None:
     script(server, NO_CALL)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
@@ -227,7 +191,7 @@ def test_the_story_says_where_and_why_a_text_was_no_call(server: Upstream) -> No
 def test_each_try_is_in_the_story(server: Upstream) -> None:
     needed = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     refused = answer({"error": {"message": needed, "type": "BadRequestError", "code": 400}}, 400)
-    script(server, [refused], [answer(completion("a"))])
+    script(server, [refused], whole_reply("a"))
     with live_page(server.url, audit_values=True) as page:
         ask(page, chat(tools=[WRITE_FILE]))
         (one,) = page.requests()
@@ -282,12 +246,9 @@ def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, pa
     assert answered.encode() == b"".join(reply)
 
 
-# Where it is off.
-
-
 @pytest.mark.parametrize("path", [*PATHS, "/_ui/assets/page.js"])
 def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path: str) -> None:
-    script(server, [answer(completion("a"))])
+    script(server, whole_reply("a"))
     with live_page(server.url, no_ui=True) as page:
         assert get(page, path).status_code == 404
         ask(page, chat())
@@ -296,14 +257,11 @@ def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path:
 
 
 @rows(__file__, "path")
-def test_what_is_not_there_is_told(server: Upstream, path: str) -> None:
+def test_an_unknown_page_is_a_404(server: Upstream, path: str) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
         assert get(page, f"/_ui/{path}").status_code == 404
-
-
-# Who is told.
 
 
 def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
@@ -315,7 +273,7 @@ def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @rows(__file__, "told")
-def test_without_one_no_other_page_and_nobody_else_may(server: Upstream, path: str, told: dict[str, str]) -> None:
+def test_without_a_key_other_pages_and_hosts_are_refused(server: Upstream, path: str, told: dict[str, str]) -> None:
     with live_page(server.url) as page:
         refused = page.client.get(path, environ_overrides={**LOCAL, **told})
         assert refused.status_code == 403
@@ -323,7 +281,6 @@ def test_without_one_no_other_page_and_nobody_else_may(server: Upstream, path: s
 
 
 def basic(key: str) -> dict[str, str]:
-    """The header by which a browser sends a password."""
     return {"Authorization": f"Basic {base64.b64encode(f'anybody:{key}'.encode()).decode()}"}
 
 
@@ -337,7 +294,7 @@ def test_with_a_key_a_browser_is_asked_for_it_even_here(server: Upstream, path: 
 
 
 @pytest.mark.parametrize("headers", [basic("se:cret"), {"Authorization": "Bearer se:cret"}, {"x-api-key": "se:cret"}])
-def test_who_has_the_key_may_from_elsewhere(server: Upstream, headers: dict[str, str]) -> None:
+def test_the_key_works_from_elsewhere(server: Upstream, headers: dict[str, str]) -> None:
     with live_page(server.url, keys=admin("se:cret")) as page:
         far = {"REMOTE_ADDR": "10.0.0.1", "HTTP_HOST": "proxy.example"}
         for path in ("/_ui", "/_ui/state"):
@@ -347,12 +304,16 @@ def test_who_has_the_key_may_from_elsewhere(server: Upstream, headers: dict[str,
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    "told", [{"Origin": "http://127.0.0.1:3000"}, {"Origin": "null"}, {"Referer": "http://127.0.0.1:3000/"},
-             {"Sec-Fetch-Site": "same-site"}, {"Sec-Fetch-Site": "cross-site"}],
+    "told",
+    [
+        {"Origin": "http://127.0.0.1:3000"},
+        {"Origin": "null"},
+        {"Referer": "http://127.0.0.1:3000/"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
 )
-def test_no_other_page_reads_by_the_password_that_a_browser_keeps(
-    server: Upstream, path: str, told: dict[str, str]
-) -> None:
+def test_another_page_cannot_use_the_saved_password(server: Upstream, path: str, told: dict[str, str]) -> None:
     """Cross-site request forgery: the browser sends the password with whatever another page makes it send."""
     with live_page(server.url, keys=admin("secret")) as page:
         refused = get(page, path, headers={**basic("secret"), **told})
@@ -369,7 +330,7 @@ def test_the_password_opens_nothing_but_the_page(server: Upstream, path: str) ->
 
 
 @pytest.mark.parametrize("path", ["/_ui", "/_ui/state", "/_ui/assets/page.js", "/_ui/assets/page.css"])
-def test_what_a_browser_gets_may_load_nothing_from_elsewhere(server: Upstream, path: str) -> None:
+def test_the_page_loads_nothing_from_elsewhere(server: Upstream, path: str) -> None:
     with live_page(server.url) as page:
         headers = get(page, path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))

@@ -36,7 +36,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Site:
-    """A proxy with its page, in front of a scripted model server, and an agent that asks it."""
+    """A proxy with its page, a scripted model server, and an agent."""
 
     def __init__(self, upstream: Upstream, proxy: Proxy, stack: ExitStack) -> None:
         self.upstream = upstream
@@ -61,7 +61,6 @@ def site(folder: Path, *flags: str) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """The usual requests, with what was said in them."""
     with site(tmp_path_factory.mktemp("shown"), "--audit-values") as one:
         one.play(*USUAL)
         for _ in USUAL:
@@ -71,13 +70,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def page(chromium: Browser, shown: Site) -> Iterator[Page]:
-    """The page of those, when it shows them."""
     with opened(chromium, shown.url) as one:
         expect(one.locator("#request-rows tr")).to_have_count(len(USUAL))
         yield one
-
-
-# What it shows.
 
 
 def test_the_verdict_the_models_and_the_requests_are_shown(page: Page) -> None:
@@ -111,11 +106,11 @@ def test_requests_are_filtered_by_their_result_and_searched(page: Page) -> None:
     expect(rows).to_have_count(1)
 
 
-def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page) -> None:
+def test_the_text_is_shown_next_to_the_call(page: Page) -> None:
     page.locator("#request-rows tr").filter(has_text="bash").get_by_role("button").click()
     cards = page.locator("#story-body article")
     call = cards.filter(has_text="text_call")
-    expect(call.get_by_role("region", name="The model wrote")).to_contain_text('<tool_call>')
+    expect(call.get_by_role("region", name="The model wrote")).to_contain_text("<tool_call>")
     expect(call.get_by_role("region", name="The client got")).to_contain_text('"timeout": 60')
     number = cards.filter(has=page.get_by_role("heading", name="literal, tool bash"))
     expect(number.locator("del").first).to_have_text('"')
@@ -124,7 +119,7 @@ def test_what_the_model_wrote_is_shown_against_the_call_that_was_sent(page: Page
 
 @pytest.mark.slow
 @rows(__file__, "before,after,parts")
-def test_what_differs_is_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
+def test_differences_are_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
     script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
     found = page.evaluate(script, [before, after])
     assert parts is None or found == parts
@@ -147,7 +142,7 @@ def test_a_request_opens_to_its_whole_story(page: Page) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path: Path) -> None:
+def test_an_open_page_is_updated(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one, opened(chromium, one.url) as page:
         expect(page.locator("#verdict")).to_have_text("No request has ended.")
         expect(page.locator("#notes")).to_contain_text("--audit-values")
@@ -168,7 +163,7 @@ def test_it_is_told_of_what_happens_while_it_is_open(chromium: Browser, tmp_path
 
 
 @pytest.mark.slow
-def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_of_an_old_ring_disappear(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ring is in the file that workers share; a worker that finds it broken begins another."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with site(tmp_path) as one, opened(chromium, one.url) as page:
@@ -186,7 +181,7 @@ def test_what_another_ring_had_goes_with_it(chromium: Browser, tmp_path: Path, m
 
 
 @pytest.mark.slow
-def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Browser, tmp_path: Path) -> None:
+def test_focus_survives_an_update(chromium: Browser, tmp_path: Path) -> None:
     with site(tmp_path) as one:
         one.play(said("a"), said("b"))
         one.agent.ask()
@@ -195,9 +190,6 @@ def test_what_was_open_and_focused_stays_so_when_something_comes(chromium: Brows
             one.agent.ask()
             expect(page.locator("#request-rows tr")).to_have_count(2)
             expect(page.locator("#request-rows button").last).to_be_focused()
-
-
-# How it is used.
 
 
 @pytest.mark.slow
@@ -250,12 +242,10 @@ def test_axe_finds_nothing_serious(chromium: Browser, shown: Site, dark: bool, w
 
 
 def serious(page: Page) -> list[str]:
-    """What axe finds that counts, each by its rule and the element."""
+    """Return axe's serious findings: rule and element."""
     found = Axe().run(page).response["violations"]
     return [f"{each['id']}: {each['nodes'][0]['html']}" for each in found if each["impact"] in SERIOUS]
 
-
-# Who would do harm.
 
 HIDDEN = re.compile("[\u202e\u2066\u061c\u00ad\U000e0041]")
 
@@ -279,7 +269,7 @@ def harmful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.slow
-def test_what_a_model_or_a_client_writes_does_nothing(chromium: Browser, harmful: Site) -> None:
+def test_hostile_text_does_nothing(chromium: Browser, harmful: Site) -> None:
     with opened(chromium, "about:blank") as page:
         complaints = watched(page, harmful.url)
         page.goto(harmful.url)
@@ -303,14 +293,14 @@ def named(name: str) -> dict[str, Any]:
 
 
 def shown_as_text(shown: str, hostile: str) -> None:
-    """It is there, as it was written; what turns the text around it, or hides in it, is there by its number."""
+    """Assert that the text is shown verbatim, with invisible and bidirectional characters escaped."""
     plain = HIDDEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", hostile)
     assert re.sub(r"\s+", " ", plain)[:60] in re.sub(r"\s+", " ", shown)
     assert HIDDEN.search(shown) is None
 
 
 def watched(page: Page, url: str) -> list[str]:
-    """What the page complains of, dialogs, and what it asks for elsewhere."""
+    """Collect console errors, dialogs, and requests to other origins."""
     complaints: list[str] = []
     origin = url.removesuffix("/_ui")
 
@@ -342,9 +332,6 @@ def test_its_policy_lets_no_script_run_that_is_not_its_own(page: Page) -> None:
     assert inline == "block"
     assert page.evaluate("window.hit") is None
     assert page.locator("img").count() == 0
-
-
-# The admin's key.
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Proxy, clean_environment
+from tests.conftest import Proxy, clean_environment, until
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.scripted import PATIENCE
 from tests.unit.server.test_log_queue import pipe
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.once
 def serving(
     *flags: str, stderr: int, stdout: int | None = None, close: tuple[int, ...] = ()
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A proxy whose standard streams are not the usual ones, in front of nobody; yields its port too."""
+    """Run a proxy with these standard streams, without a model server; yield its process and port."""
     port = free_port()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:1", "--port", str(port), *flags]
     if close:
@@ -38,10 +38,7 @@ def serving(
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
     process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), **streams)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not answers(f"http://127.0.0.1:{port}/health"):
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"))
         yield process, port
     finally:
         stop(process)
@@ -60,7 +57,7 @@ def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
 
 
 def ask_often(port: int, count: int) -> None:
-    """So many requests, each with a long line in the log."""
+    """Send requests with long log lines."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
         for _ in range(count):
             client.request("GET", "/nothing/" + "x" * 450)
@@ -68,22 +65,19 @@ def ask_often(port: int, count: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_that_nobody_reads_stops_neither_requests_nor_a_reload_nor_the_end() -> None:
+def test_an_unread_log_blocks_nothing() -> None:
     with pipe() as (_, write), serving(stderr=write) as (process, port):
         ask_often(port, 50)
         worker = Proxy(port, Path(os.devnull)).health()["worker"]
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 3 * PATIENCE
-        while Proxy(port, Path(os.devnull)).health()["worker"] == worker:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: Proxy(port, Path(os.devnull)).health()["worker"] != worker, 3 * PATIENCE)
         ask_often(port, 50)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
 
 
 @pytest.mark.slow
-def test_lines_that_were_lost_are_counted_and_told() -> None:
+def test_lost_lines_are_counted_and_reported() -> None:
     with pipe() as (end, write), serving(stderr=write) as (process, port):
         ask_often(port, 1500)
         front = Proxy(port, Path(os.devnull))

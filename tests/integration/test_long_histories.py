@@ -11,8 +11,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.conftest import Inside
+from tests.support import messages_ask as in_messages
+from tests.support import responses_ask as in_responses
 from tests.support.dialects import DIALECTS
-from tests.support.scripted import Upstream, answer, completion
+from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
 
@@ -46,35 +48,28 @@ ARGUMENTS: dict[str, Callable[[str], str]] = {
 
 
 def chat(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """A chat history with these words of the model, a call and its result."""
-    call = {"id": "call_1", "type": "function", "function": {"name": "write_file", "arguments": arguments}}
+    """Return a chat request whose history has this text of the model, a call and its result."""
+    function = {"name": "write_file", "arguments": arguments}
     messages = [
         {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": text, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": result},
+        {"role": "assistant", "content": text, "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
+        {"role": "tool", "tool_call_id": "c1", "content": result},
     ]
     return DIALECTS["chat"].ask(streamed=False, tools=True, messages=messages)
 
 
 def messages(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """The same in Messages; arguments are an object there."""
-    call = {"type": "tool_use", "id": "toolu_1", "name": "write_file", "input": {"path": "a", "content": arguments}}
-    turns = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": [{"type": "text", "text": text}, call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": result}]},
-    ]
+    """Return the same in Messages, where arguments are an object."""
+    call = in_messages.call(name="write_file", input={"path": "a", "content": arguments})
+    said = in_messages.assistant(in_messages.text(text), call)
+    turns = [in_messages.user("Hi"), said, in_messages.user(in_messages.result(result))]
     return DIALECTS["messages"].ask(streamed=False, tools=True, messages=turns)
 
 
 def responses(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """The same in Responses."""
-    items = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": text},
-        {"type": "function_call", "call_id": "call_1", "name": "write_file", "arguments": arguments},
-        {"type": "function_call_output", "call_id": "call_1", "output": result},
-    ]
+    """Return the same in Responses."""
+    said = in_responses.assistant(text), in_responses.call(name="write_file", arguments=arguments)
+    items = [in_responses.user("Hi"), *said, in_responses.output(result)]
     return DIALECTS["responses"].ask(streamed=False, tools=True, input=items)
 
 
@@ -88,10 +83,10 @@ def _proxied() -> Iterator[tuple[FlaskClient, Upstream]]:
 
 
 def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str, Any]) -> float:
-    """The processor time of this thread for a request, whose reply is a call, so that the history is looked through."""
+    """Return the CPU time of a request whose reply is a call, so that the history is searched for it."""
     client, server = proxied
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "b", "content": "c"}}\n</tool_call>'
-    server.paths = {"/v1/chat/completions": [answer(completion(said))]}
+    server.paths = {"/v1/chat/completions": whole_reply(said)}
     data = json.dumps(body).encode()
     began = time.thread_time()
     response = client.post(DIALECTS[dialect].path, data=data, content_type="application/json")
@@ -102,7 +97,7 @@ def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str,
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_texts_take_linear_time(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
+def test_long_texts_are_linear(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
     text = unit * (SIZE // len(unit))
     assert seconds(proxied, dialect, HISTORIES[dialect](text)) < SECONDS
     assert seconds(proxied, dialect, HISTORIES[dialect]("So.", result=text)) < SECONDS
@@ -112,7 +107,7 @@ def test_long_texts_take_linear_time(proxied: tuple[FlaskClient, Upstream], dial
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("form", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_arguments_take_linear_time(
+def test_long_arguments_are_linear(
     proxied: tuple[FlaskClient, Upstream], dialect: str, form: Callable[[str], str], unit: str
 ) -> None:
     arguments = form(unit * (SIZE // len(unit)))

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import os
 import re
 import signal
 import socket
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from proxy.cli import main as cli
-from tests.conftest import Proxy, Start, start
+from tests.conftest import Proxy, Start, start, until
 from tests.integration.test_reload import parent
 from tests.real.processes import free_port
 from tests.support.bare import make_bare
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.model_server import Behaviour, ModelServer
-from tests.support.scripted import PATIENCE, Upstream, answer, completion
+from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
 
@@ -32,72 +28,60 @@ SENTENCE = "the upstream of this proxy is this proxy"
 PSEUDONYM = re.compile(r"1\.1 [0-9a-f]{16}")
 
 
-def asked(
-    proxy: Proxy, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-) -> tuple[int, http.client.HTTPMessage, bytes]:
-    """Status, headers and body of an answer."""
-    with closing(http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE)) as client:
-        client.request(method, path, None if body is None else json.dumps(body), dict(headers or {}))
-        response = client.getresponse()
-        return response.status, response.headers, response.read()
-
-
 def served(proxy: Proxy) -> int:
-    """The requests that the log tells of, /health aside."""
+    """Return the number of logged requests, except for /health."""
     lines = proxy.log.read_text().splitlines()
     return sum(" status=" in line and "path=/health" not in line for line in lines)
 
 
 @pytest.fixture(scope="module", name="looped")
 def _looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """A proxy with two workers whose rules name itself as its upstream since they were read again."""
+    """Yield a proxy with two workers whose reloaded rules name the proxy as its own upstream."""
     folder = tmp_path_factory.mktemp("looped")
     rules = folder / "rules.yaml"
     rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
     with ExitStack() as stack:
         proxy = start("", "--rules", str(rules), "--workers", "2", folder=folder, stack=stack)
         rules.write_text(f"settings: {{upstream: '{proxy.url}', pass_through: [/v1/other]}}\n")
-        assert asked(proxy, "POST", "/_reload")[0] == 200
+        assert proxy.ask("POST", "/_reload")[0] == 200
         yield proxy
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_a_request_of_its_own_is_refused_at_once(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
+def test_a_looped_request_is_refused_immediately(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
     before = served(looped)
-    status, headers, body = asked(looped, "POST", dialect.path, dialect.ask(streamed=streamed, tools=True))
+    status, headers, body = looped.ask("POST", dialect.path, dialect.ask(streamed=streamed, tools=True))
     assert status == 508
     assert dialect.error(body, status).words == SENTENCE
-    assert headers["X-Should-Retry"] == "false"
-    deadline = time.monotonic() + PATIENCE
-    while served(looped) < before + 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert headers["x-should-retry"] == "false"
+    until(lambda: served(looped) >= before + 2)
     # The client's, its own, and for some dialects a question for the models before: whichever worker gets them.
     assert served(looped) - before <= 4
     assert SENTENCE in looped.log.read_text()
 
 
 @pytest.mark.slow
-def test_two_proxies_that_point_at_each_other_are_told(proxy: Start, tmp_path: Path) -> None:
+def test_two_proxies_that_point_at_each_other_are_an_error(proxy: Start, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
     one = proxy("", "--rules", str(rules))
     other = proxy(one.url)
     rules.write_text(f"settings: {{upstream: '{other.url}'}}\n")
-    assert asked(one, "POST", "/_reload")[0] == 200
+    assert one.ask("POST", "/_reload")[0] == 200
     for each in (one, other):
         for dialect in DIALECTS.values():
-            status, _, body = asked(each, "POST", dialect.path, dialect.ask(streamed=True, tools=True))
+            status, _, body = each.ask("POST", dialect.path, dialect.ask(streamed=True, tools=True))
             assert (status, dialect.error(body, status).words) == (508, SENTENCE)
 
 
 @pytest.mark.slow
 def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start) -> None:
-    with Upstream([answer(completion("Hi"))]) as server:
+    with Upstream(whole_reply("Hi")) as server:
         behind = proxy(server.url)
         before = proxy(behind.url)
         body = DIALECTS["chat"].ask(streamed=False, tools=False)
-        assert asked(before, "POST", "/v1/chat/completions", body, {"Via": "1.0 fred (a, b), 1.1 p.example"})[0] == 200
+        assert before.ask("POST", "/v1/chat/completions", body, Via="1.0 fred (a, b), 1.1 p.example")[0] == 200
         via = str(server.seen[0].headers["Via"])
     assert via.startswith("1.0 fred (a, b), 1.1 p.example, ")
     ours = via.split(", ")[-2:]
@@ -114,16 +98,13 @@ def test_all_that_is_sent_to_the_model_server_has_the_same_entry_also_after_a_re
             old = one.health()["worker"]
             for dialect in DIALECTS.values():
                 body = dialect.ask(streamed=False, tools=True) | {"model": server.behaviour.name}
-                assert asked(one, "POST", dialect.path, body)[0] == 200
-            asked(one, "POST", "/v1/messages/count_tokens", DIALECTS["messages"].ask(streamed=False, tools=False))
+                assert one.ask("POST", dialect.path, body)[0] == 200
+            one.ask("POST", "/v1/messages/count_tokens", DIALECTS["messages"].ask(streamed=False, tools=False))
             for path in ("/v1/models", "/_ready", "/metrics"):
-                asked(one, "GET", path)
-            asked(one, "GET", "/v1/models", headers={"Anthropic-Version": "2023-06-01"})
+                one.ask("GET", path)
+            one.ask("GET", "/v1/models", Anthropic_Version="2023-06-01")
             os.kill(master, signal.SIGHUP)
-            deadline = time.monotonic() + PATIENCE
-            with contextlib.suppress(OSError):
-                while one.health()["worker"] == old and time.monotonic() < deadline:
-                    time.sleep(0.05)
+            one.workers(but=(old,), count=1)
         entries = {headers.get("Via") for headers in server.headers}
         paths = {path for path, _ in server.asked}
     assert {"/v1/models", "/v1/chat/completions", "/health"} <= paths
@@ -132,7 +113,7 @@ def test_all_that_is_sent_to_the_model_server_has_the_same_entry_also_after_a_re
 
 
 def own_name() -> str:
-    """The machine's name if it has an address, else one that has."""
+    """Return the machine's name if it resolves, otherwise `localhost`."""
     with contextlib.suppress(OSError):
         socket.getaddrinfo(socket.gethostname(), 80, socket.AF_INET)
         return socket.gethostname()
@@ -177,7 +158,7 @@ def test_a_start_with_its_own_address_as_upstream_is_refused(
         ("0.0.0.0", "http://192.0.2.1:PORT"),
     ],
 )
-def test_another_address_is_taken(
+def test_other_upstreams_start(
     host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_bare(tmp_path, monkeypatch)

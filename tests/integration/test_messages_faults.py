@@ -10,38 +10,11 @@ from typing import Any
 import pytest
 
 from proxy.dialects.messages.writer import MessagesWriter
-from proxy.engine.engine import Engine
-from proxy.engine.events import Chunk, Event
+from proxy.engine.events import Event
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
-from tests.support.messages_client import (
-    HERMES,
-    MESSAGES,
-    MODELS,
-    TOOL,
-    ask,
-    call,
-    cards,
-    message,
-    reply,
-    said,
-    serving,
-)
-from tests.support.scripted import (
-    DONE,
-    LAST,
-    ROLE,
-    SSE,
-    Act,
-    Script,
-    answer,
-    chunked,
-    delta,
-    event,
-    finish,
-    stream,
-    text,
-)
+from tests.support.messages_client import MESSAGES, MODELS, TOOL, ask, call, cards, message, reply, said, serving
+from tests.support.scripted import DONE, ROLE, answer, delta, event, stream, text, text_reply
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 
@@ -49,7 +22,6 @@ SERVER = 'models:\n  - {match: "*", parse: server}\n'
 
 
 def vllm(message_: str, status: int = 400, kind: str = "BadRequestError") -> bytes:
-    """vLLM's error."""
     return answer({"error": {"message": message_, "type": kind, "param": None, "code": status}}, status)
 
 
@@ -58,21 +30,17 @@ def error_event(message_: str = "engine died", status: int = 500) -> bytes:
 
 
 def events(data: bytes) -> list[Any]:
-    """The parsed events of a stream."""
     return [json.loads(block.partition(b"data: ")[2]) for block in data.split(b"\n\n") if block]
 
 
 def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
-    """Of a stream that ends in an error: the error, the text, and the JSON of calls; nothing in it means success."""
+    """Return error, text and arguments of a stream that ends in an error, without any sign of success."""
     made = check_stream(data)
     assert made["type"] == "error" and b"message_stop" not in data and b"message_delta" not in data
     assert b"[DONE]" not in data
     deltas = [each["delta"] for each in events(data) if each["type"] == "content_block_delta"]
     error: dict[str, Any] = made["error"]
     return error, *("".join(each.get(name, "") for each in deltas) for name in ("text", "partial_json"))  # type: ignore[return-value]
-
-
-# Before the stream: a real status.
 
 
 @pytest.mark.parametrize("status", [503, 529])
@@ -93,29 +61,6 @@ def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
     check_error(response.data, 400)
 
 
-# In the stream: the error event, behind the end of the block that is open.
-
-BREAKS: dict[str, Script] = {
-    "RST": [0.02, Act.RST],
-    "FIN": [],
-    "a cut chunk": [b"30\r\ndata: {"],
-    "a bad chunk": [b"zz\r\n"],
-    "half an event": [chunked(b'data: {"choi'), LAST],
-    "no finish": [LAST],
-    "an error event": [chunked(error_event()), chunked(DONE), LAST],
-    "an error event without an end": [chunked(error_event()), Act.EXPECT_CLOSE],
-    "given up": [chunked(finish("abort") + DONE), LAST],
-}
-
-
-@pytest.mark.parametrize("way", BREAKS.values(), ids=BREAKS.keys())
-def test_a_held_call_goes_as_text_before_the_error(inside: Inside, way: Script) -> None:
-    with serving([SSE, chunked(ROLE), chunked(text("So. ")), chunked(text(HERMES[:40])), 0.02, *way]) as server:
-        data = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL])).data
-    _, words, called = broken(data)
-    assert (words, called) == (f"So. {HERMES[:40]}", "")
-
-
 @pytest.mark.parametrize("name", ["reasoning", "content"])
 def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: Inside, name: str) -> None:
     said_ = "<think>hm" if name == "content" else "hm"
@@ -125,8 +70,6 @@ def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: I
     kinds = [each["type"] for each in events(data)][-3:]
     assert kinds == ["content_block_delta", "content_block_stop", "error"] and b"signature_delta" in data
 
-
-# A context that is too small.
 
 LEFT = (
     "'max_tokens' or 'max_completion_tokens' is too large: 32000. This model's maximum context length is 8192 tokens "
@@ -141,20 +84,6 @@ FULL = "This model's maximum context length is 8192 tokens. However, your reques
 TOO_LONG = "prompt is too long: 9000 tokens > 8192 maximum"
 
 
-@pytest.mark.parametrize(("words", "limit"), [(LEFT, 8092), (LEAST, None)])
-@MODES
-def test_a_client_that_asks_for_more_than_there_is_gets_what_is_left(
-    inside: Inside, words: str, limit: int | None, streamed: bool
-) -> None:
-    """F95: Claude Code asks for 32,000 tokens of any model."""
-    with serving([vllm(words)], reply(streamed, "a")) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
-        first, second = (seen.json for seen in server.seen)
-    assert said(message(response)) == [("text", "a")]
-    assert (first.pop("max_tokens"), second.pop("max_tokens", None)) == (32000, limit)
-    assert first == second
-
-
 LLAMA = {"code": 400, "message": "the request exceeds the available context size, try increasing it"}
 OVER: list[bytes] = [
     vllm(FULL),
@@ -164,9 +93,7 @@ OVER: list[bytes] = [
 
 @pytest.mark.parametrize("refusal", OVER, ids=["vllm", "llama-server"])
 @MODES
-def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
-    inside: Inside, refusal: bytes, streamed: bool
-) -> None:
+def test_a_prompt_that_is_too_long_has_anthropics_words(inside: Inside, refusal: bytes, streamed: bool) -> None:
     """F95: by these words Claude Code compacts the conversation."""
     for first in ([], [[vllm(LEAST)]]):
         with serving(*first, [refusal]) as server:
@@ -178,9 +105,7 @@ def test_a_prompt_that_is_too_long_is_told_in_the_words_that_clients_know(
 
 @pytest.mark.parametrize(("words", "prompt"), [(LEAST, 100), (LEFT, 100)], ids=["at least", "exactly"])
 @MODES
-def test_without_a_second_try_the_client_is_told_what_does_not_fit(
-    inside: Inside, words: str, prompt: int, streamed: bool
-) -> None:
+def test_without_a_second_try_the_error_has_the_sizes(inside: Inside, words: str, prompt: int, streamed: bool) -> None:
     with serving([vllm(words)]) as server:
         response = inside(server.url, SERVER).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
         assert len(server.seen) == 1
@@ -191,36 +116,7 @@ def test_without_a_second_try_the_client_is_told_what_does_not_fit(
     assert response.status_code == 400
 
 
-# Defects of the proxy.
-
-
-def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the engine raise at its so many-th chunk, which it never should."""
-    feed, count = Engine.feed, iter(range(1, 1000))
-
-    def broken_feed(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
-        if next(count) == number:
-            raise ZeroDivisionError
-        return feed(self, chunk)
-
-    monkeypatch.setattr(Engine, "feed", broken_feed)
-
-
-@pytest.mark.parametrize("said_", ["word", HERMES])
-def test_a_defect_of_the_engine_ends_in_the_error_event_and_never_in_the_upstream_s_bytes(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, said_: str
-) -> None:
-    """C6."""
-    break_at(monkeypatch, 3)
-    with serving(stream(ROLE, text(said_), text("b"), finish(), DONE)) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]))
-    error, words, _ = broken(response.data)
-    assert error["type"] == "api_error" and "log" in error["message"]
-    assert words in ("word", "wordb", "")
-    assert b"chat.completion" not in response.data and "ZeroDivisionError" in caplog.text
-
-
-def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
+def test_a_writer_defect_is_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     take = MessagesWriter.take
@@ -233,7 +129,7 @@ def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
     monkeypatch.setattr(MessagesWriter, "take", broken_take)
     with serving() as server:
         gate = server.gate()
-        server.play([SSE + chunked(ROLE + text("Hi ")), gate, chunked(text("you") + finish() + DONE), LAST])
+        server.play(text_reply("Hi ", gate, "you"))
         server.paths[MODELS] = cards("tiny")
         with inside(server.url).post(MESSAGES, json=ask(tools=[TOOL]), buffered=False) as response:
             parts = response.iter_encoded()
@@ -243,12 +139,9 @@ def test_a_defect_of_the_writer_in_a_stream_ends_in_the_error_event(
     assert broken(data)[1] == "Hi " and b"secret" not in data and "KeyError" in caplog.text
 
 
-# Calls that are not repaired: the client offered no tools.
-
-
 @pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"} x', '{"path": "a"}{"path": "a"}'])
 @MODES
-def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str, streamed: bool) -> None:
+def test_a_broken_call_without_tools_never_looks_whole(inside: Inside, half: str, streamed: bool) -> None:
     """C4: the SDKs read half an object as a whole one."""
     with serving(reply(streamed, "", call("call_1", half), end="tool_calls")) as server:
         response = inside(server.url).post(MESSAGES, json=ask(tools=[], stream=streamed))
@@ -263,7 +156,7 @@ def test_a_call_that_nobody_repairs_never_looks_whole(inside: Inside, half: str,
 
 @pytest.mark.parametrize("end", ["tool_calls", "length"])
 @MODES
-def test_a_call_without_arguments_that_nobody_repairs(inside: Inside, end: str, streamed: bool) -> None:
+def test_empty_arguments_without_tools(inside: Inside, end: str, streamed: bool) -> None:
     """At a natural end they are an empty object; a call that was cut is none."""
     with serving(reply(streamed, "", call("call_1", ""), end=end)) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Front, Inside
+from tests.support.dialects import DIALECTS, Dialect
 from tests.support.log_lines import line
-from tests.support.messages_checker import check_error, check_stream
+from tests.support.messages_checker import check_error
 from tests.support.messages_client import (
-    CHAT,
     COUNT,
     HERMES,
     INPUT,
@@ -32,7 +31,6 @@ from tests.support.messages_client import (
 from tests.support.scripted import (
     DONE,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     USAGE,
@@ -48,26 +46,13 @@ from tests.support.scripted import (
     opened,
     stream,
     text,
+    whole_reply,
 )
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 NOWHERE = "http://127.0.0.1:1"
 WHOLE = 'models:\n  - {match: "*", upstream: whole}\n'
 MINE = "clients:\n  mine: {}\n"
-
-
-# Paths.
-
-
-@pytest.mark.parametrize("path", [MESSAGES, f"{MESSAGES}?beta=true", f"/for/mine{MESSAGES}"])
-@MODES
-def test_a_message_is_answered_and_only_chat_completions_is_asked(inside: Inside, path: str, streamed: bool) -> None:
-    with serving(reply(streamed, "Hello there")) as server:
-        response = inside(server.url, MINE).post(path, json=ask(stream=streamed), headers=VERSION)
-        assert [seen.path for seen in server.seen] == [CHAT] and server.asked == [MODELS]
-    made = message(response)
-    assert said(made) == [("text", "Hello there")] and made["stop_reason"] == "end_turn"
-    assert (made["usage"]["input_tokens"], made["usage"]["output_tokens"]) == (10, 7)
 
 
 @pytest.mark.parametrize("path", ["/", "/for/mine/"])
@@ -93,7 +78,7 @@ def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -
     ],
 )
 @pytest.mark.parametrize("headers", [{}, VERSION], ids=["no header", "header"])
-def test_what_is_not_there_is_told_in_the_shape_of_the_path(
+def test_a_missing_path_has_the_error_of_its_api(
     inside: Inside, method: str, path: str, status: int, headers: dict[str, str]
 ) -> None:
     with serving() as server:
@@ -105,7 +90,7 @@ def test_what_is_not_there_is_told_in_the_shape_of_the_path(
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("POST", MODELS, 405)])
-def test_elsewhere_the_header_tells_the_shape(inside: Inside, method: str, path: str, status: int) -> None:
+def test_elsewhere_the_header_selects_the_error_form(inside: Inside, method: str, path: str, status: int) -> None:
     client = inside(NOWHERE)
     mine, theirs = (client.open(path, method=method, headers=headers) for headers in (VERSION, {}))
     assert mine.status_code == theirs.status_code == status
@@ -122,33 +107,6 @@ def test_the_request_s_id_comes_under_the_name_that_the_sdks_read(inside: Inside
         wrong = client.post(MESSAGES, json={}, headers=headers)
         assert server.seen[0].headers["X-Request-Id"] == "r-1"
     assert fine.headers["Request-Id"] == wrong.headers["Request-Id"] == "r-1"
-
-
-# Who asks.
-
-
-@pytest.mark.parametrize(
-    ("headers", "key"),
-    [
-        ({"x-api-key": "k1"}, "Bearer k1"),
-        ({"Authorization": "Bearer k2"}, "Bearer k2"),
-        ({"Authorization": "Bearer k2", "x-api-key": "k1"}, "Bearer k2"),
-        ({}, None),
-    ],
-)
-def test_the_key_goes_up_as_bearer_and_as_nothing_else(
-    inside: Inside, headers: dict[str, str], key: str | None
-) -> None:
-    with serving(reply(False, "a")) as server:
-        sent = {**headers, **VERSION, "User-Agent": "claude-cli/2.1", "x-app": "cli", "x-stainless-lang": "js"}
-        message(inside(server.url).post(MESSAGES, json=ask(stream=False), headers=sent))
-        up = server.seen[0].headers
-    assert up["Authorization"] == key
-    assert not [name for name in up if name.lower() in ("x-api-key", "x-app", "x-stainless-lang")]
-    assert up["User-Agent"].startswith("vllm-tool-proxy/")
-
-
-# Replies.
 
 
 @MODES
@@ -168,7 +126,7 @@ def test_reasoning_under_both_names_is_said_once(inside: Inside, streamed: bool)
     script = (
         stream(ROLE, delta(both), text("a"), finish(), DONE)
         if streamed
-        else [answer(completion({"role": "assistant", "content": "a", **both}))]
+        else whole_reply({"role": "assistant", "content": "a", **both})
     )
     with serving(script) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
@@ -193,23 +151,6 @@ def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any],
         made = [message(client.post(MESSAGES, json=body)) for _ in range(3)]
     stops = [(each["stop_reason"], each["stop_sequence"]) for each in made]
     assert stops == [("stop_sequence", "END"), ("end_turn", None), ("end_turn", None)]
-
-
-@pytest.mark.parametrize("half", ["", "{", '{"path": "a', '{"path": "a.txt", "content": "hi"'])
-@MODES
-def test_a_call_cut_by_length_is_never_a_whole_call(inside: Inside, half: str, streamed: bool) -> None:
-    """C4: it is left as cut, and a whole answer has no block for that."""
-    with serving(reply(streamed, "", call("call_1", half), end="length")) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed))
-    made = message(response)
-    assert made["stop_reason"] == "max_tokens"
-    if streamed:
-        events = [json.loads(block.partition(b"data: ")[2]) for block in response.data.split(b"\n\n") if block]
-        deltas = [each["delta"] for each in events if each["type"] == "content_block_delta"]
-        parts = "".join(each.get("partial_json", "") for each in deltas)
-        assert half.startswith(parts) or b"tool_use" not in response.data
-    else:
-        assert [kind for kind, _ in said(made)] in ([], ["text"])
 
 
 def test_the_counts_are_there_from_the_start_where_the_server_gives_them(inside: Inside) -> None:
@@ -238,7 +179,7 @@ def test_the_counts_are_there_from_the_start_where_the_server_gives_them(inside:
 def test_a_server_that_answers_whole_is_streamed_with_its_counts(inside: Inside, words: str) -> None:
     """F63; and a server that answers whole although it was asked for a stream (U9)."""
     for rules in (WHOLE, ""):
-        with serving([answer(completion(words))]) as server:
+        with serving(whole_reply(words)) as server:
             response = inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL]))
             up = server.seen[0].json
         assert up["stream"] is (not rules) and ("stream_options" in up) is (not rules)
@@ -285,48 +226,32 @@ def test_a_client_that_wants_one_call_gets_one(inside: Inside, streamed: bool) -
 
 
 @MODES
-def test_a_reply_that_says_nothing_is_a_message_all_the_same(inside: Inside, streamed: bool) -> None:
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_an_empty_reply_is_valid(inside: Inside, dialect: Dialect, streamed: bool) -> None:
     """F93: `content: null` and empty lists crash clients."""
     with serving(reply(streamed, "")) as server:
-        made = message(inside(server.url).post(MESSAGES, json=ask(tools=[TOOL], stream=streamed)))
-    assert (made["content"], made["stop_reason"]) == ([], "end_turn")
+        data = inside(server.url).post(dialect.path, json=dialect.ask(streamed=streamed, tools=False)).data
+    told = (dialect.stream if streamed else dialect.whole)(data)
+    assert (told.text, told.calls, told.finish) == ("", [], "stop")
 
 
-def test_a_stream_flows_as_it_comes(front: Front) -> None:
-    """C2, and a call's strings while they arrive."""
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_text_and_arguments_are_streamed_as_they_arrive(front: Front, dialect: Dialect) -> None:
+    """C2."""
     gates = [front.upstream.gate() for _ in range(3)]
     half = arguments(0, '{"path": "a.txt", "content": "h')
     script: list[Action] = [SSE + chunked(ROLE + text("Hel")), gates[0], chunked(text("lo")), gates[1]]
     script += [chunked(opened(0, "call_1", "write_file") + half), gates[2], chunked(arguments(0, 'i"}'))]
     front.upstream.play([*script, chunked(finish("tool_calls") + DONE), LAST])
     front.upstream.paths[MODELS] = cards("tiny")
-    got = b""
-    with Client.post(front.proxy.port, ask(tools=[TOOL]), MESSAGES) as client, client.answer() as response:
-        for gate, word in zip(gates, (b'"text":"Hel"', b'"text":"lo"', b"partial_json"), strict=True):
+    ask_, got = dialect.ask(streamed=True, tools=True), b""
+    with Client.post(front.proxy.port, ask_, dialect.path) as client, client.answer() as response:
+        for gate, word in zip(gates, (b"Hel", b'"lo"', b"a.txt"), strict=True):
             while word not in got:
                 got += response.read1()
             gate.open()
-        got += response.read()
-    made = check_stream(got)
-    assert said(made) == [("text", "Hello"), ("tool_use", INPUT)]
-    assert b"message_stop" in got and b"[DONE]" not in got
-
-
-def test_the_first_text_opens_the_message_and_what_only_begins_one_waits(inside: Inside) -> None:
-    """U12: until something is said, an error can still be a status."""
-    with serving() as server:
-        gate = server.gate()
-        server.play([SSE + chunked(ROLE) + chunked(b": hello\n\n"), gate, chunked(text("a") + finish() + DONE), LAST])
-        server.paths[MODELS] = cards("tiny")
-        client, answered = inside(server.url), []
-        thread = threading.Thread(target=lambda: answered.append(client.post(MESSAGES, json=ask())))
-        thread.start()
-        gate.wait()
-        thread.join(0.1)
-        assert thread.is_alive() and not answered
-        gate.open()
-        thread.join(PATIENCE)
-    assert said(message(answered[0])) == [("text", "a")]
+        told = dialect.stream(got + response.read())
+    assert (told.text, told.whole_calls, told.finish) == ("Hello", [("write_file", INPUT)], "calls")
 
 
 @MODES
@@ -347,28 +272,11 @@ def test_calls_with_the_same_id_get_their_own(inside: Inside, streamed: bool) ->
     assert [each["id"] for each in up[1]["tool_calls"]] == [each["tool_call_id"] for each in up[2:]]
 
 
-@MODES
-def test_the_head_of_an_answer(inside: Inside, streamed: bool) -> None:
-    """The server's own id of the request is the one that is told; nothing else of its head is."""
-    hidden = {"Server": "uvicorn", "Set-Cookie": "a=b", "X-Foo": "1"}
-    whole = answer(completion("Hello"), headers={**hidden, "X-Request-Id": "up-1"})
-    with serving([whole]) as server:
-        response = inside(server.url).post(MESSAGES, json=ask(stream=streamed))
-    message(response)
-    assert not hidden.keys() & {name.title() for name, _ in response.headers}
-    assert response.headers["Request-Id"] == response.headers["X-Request-Id"] == "up-1"
-    if streamed:
-        assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-        assert (response.headers["Cache-Control"], response.headers["X-Accel-Buffering"]) == ("no-cache", "no")
-
-
-# What is told of a request: its line, its repairs, its captures.
-
 DROPPED: dict[str, Any] = {"context_management": {}, "service_tier": "auto"}
 
 
 @MODES
-def test_what_was_dropped_is_in_the_audit_file_and_counted_but_no_line_of_its_own(
+def test_dropped_fields_are_audited_and_counted(
     inside: Inside, tmp_path: Path, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
     """C6, F94: nothing is lost in silence, and a hundred turns do not say it a hundred times."""
@@ -421,28 +329,6 @@ def test_many_unknown_fields_do_not_flood_the_log(inside: Inside, logged: pytest
         message(inside(server.url).post(MESSAGES, json={**ask(tools=[TOOL], stream=False), **unknown}))
     told = [each.getMessage() for each in logged.records if each.getMessage().startswith("repair ")]
     assert len(told) == 101 and "fix=text_call" in told[0] and "more=" in told[-1]
-
-
-# The loop guard.
-
-
-@MODES
-def test_the_loop_guard_answers_in_this_dialect(inside: Inside, streamed: bool) -> None:
-    turns: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
-    for number in range(2):
-        use = {"type": "tool_use", "id": f"toolu_{number}", "name": "write_file", "input": INPUT}
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": "ok"}
-        turns += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
-    body = ask(messages=turns, tools=[TOOL], stream=streamed)
-    with serving(reply(streamed, "a")) as server:
-        made = message(inside(server.url, max_tool_calls=2).post(MESSAGES, json=body))
-        assert server.seen == []
-        ((kind, words),) = said(made)
-        assert kind == "text" and "max_tool_calls" in words and made["stop_reason"] == "end_turn"
-        assert said(message(inside(server.url, max_tool_calls=3).post(MESSAGES, json=body))) == [("text", "a")]
-
-
-# Clients that leave.
 
 
 def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> None:

@@ -3,73 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Inside, Proxy, Start
+from tests.conftest import Inside, Start
 from tests.support.messages_client import MODELS, cards
 from tests.support.scripted import (
     DONE,
-    LAST,
-    PATIENCE,
     ROLE,
-    SSE,
     WRITE_FILE,
-    Client,
-    Script,
     Upstream,
     answer,
     chat,
-    chunked,
     completion,
     finish,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
-
-
-def scraped(proxy: Proxy, name: str) -> float:
-    """The sum of all series of a metric."""
-    starts, lines = (f"{name} ", f'{name}{{dialect="chat"'), proxy.get("/metrics")[2].decode().splitlines()
-    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(starts))
-
-
-def until(proxy: Proxy, name: str, expected: float) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while (found := scraped(proxy, name)) != expected:
-        assert time.monotonic() < deadline, (name, found)
-        time.sleep(0.02)
-
-
-@pytest.mark.once
-def test_workers_count_together_and_what_they_counted_outlives_them(proxy: Start, tmp_path: Path) -> None:
-    whole: Script = [answer(completion("a"))]
-    with Upstream() as server, ExitStack() as stack:
-        gate = server.gate()
-        held: Script = [SSE, *map(chunked, (ROLE, text("a"))), gate, chunked(finish()), chunked(DONE), LAST]
-        server.play(*[whole] * 20, *[held] * 4)
-        started = proxy(server.url, "--workers", "2")
-        for _ in range(20):
-            with Client.post(started.port, chat(stream=False)) as client, client.answer() as response:
-                response.read()
-        until(started, "tool_proxy_request_duration_seconds_count", 20)
-        clients = [stack.enter_context(Client.post(started.port, chat())) for _ in range(4)]
-        for client in clients:
-            stack.enter_context(client.answer())
-        until(started, "tool_proxy_active_streams", 4)
-        for worker in {started.health()["worker"] for _ in range(40)}:
-            os.kill(worker, signal.SIGKILL)
-        until(started, "tool_proxy_active_streams", 0)
-        assert b'{dialect="chat",model="other",status="200"} 20.0' in started.get("/metrics")[2]
 
 
 def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
@@ -84,7 +40,7 @@ def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
 
 
 def test_a_stream_has_one_observation_of_its_first_event(inside: Inside) -> None:
-    script = [SSE, 0.05, *map(chunked, (ROLE, text("So"), text(" it"), finish(), DONE)), LAST]
+    script = stream(0.05, ROLE, text("So"), text(" it"), finish(), DONE)
     found = sums(inside, script, tools=[WRITE_FILE])
     assert found['upstream_first_event_seconds_count{dialect="chat"}'] == 1
     assert found['upstream_first_event_seconds_sum{dialect="chat"}'] >= 0.05
@@ -92,7 +48,7 @@ def test_a_stream_has_one_observation_of_its_first_event(inside: Inside) -> None
 
 
 def test_a_whole_answer_has_no_first_event(inside: Inside) -> None:
-    found = sums(inside, [answer(completion("So"))], stream=False, tools=[WRITE_FILE])
+    found = sums(inside, whole_reply("So"), stream=False, tools=[WRITE_FILE])
     assert 'request_duration_seconds_count{dialect="chat"}' in found
     assert not [name for name in found if "first_event" in name and "count{" in name]
 
@@ -110,9 +66,7 @@ def test_calls_have_their_notation_and_tokens_their_kind(inside: Inside, streame
 
 
 @pytest.mark.once
-def test_a_worker_that_is_just_creating_its_file_is_waited_for(
-    proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_half_created_metrics_file_is_awaited(proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     started = proxy("http://127.0.0.1:1")
     empty = tmp_path / "metrics" / "counter_9.db"

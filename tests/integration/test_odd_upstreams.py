@@ -11,23 +11,18 @@ from tests.faults.bench import MODELS
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.scripted import (
     DONE,
-    LAST,
     ROLE,
-    SSE,
     WRITE_FILE,
     Client,
     Script,
     Upstream,
     answer,
-    arguments,
     chat,
-    chunked,
     completion,
     finish,
     head,
-    opened,
-    stream,
     text,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -67,7 +62,7 @@ def _status_line(line: str, headers: str = "") -> bytes:
         (_status_line("secret-of-mine OK"), "illegal status line"),
     ],
 )
-def test_a_head_that_cannot_be_read_is_told_without_its_bytes(inside: Inside, sent: bytes, words: str) -> None:
+def test_the_error_for_an_invalid_head_quotes_nothing(inside: Inside, sent: bytes, words: str) -> None:
     with Upstream([sent]) as up:
         response = inside(up.url).post(CHAT, json=chat(stream=False))
     assert response.status_code == 502
@@ -87,21 +82,12 @@ def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, le
     assert "Content-Length" in dialect.error(response.data, 502).words
 
 
-@pytest.mark.parametrize("reason", ["abort", "error"])
-def test_a_generation_that_the_server_gave_up_is_no_success(inside: Inside, reason: str) -> None:
-    """C4: no closer is added to half a call, and the reason stays."""
-    half = [opened(0, "a", "write_file"), arguments(0, '{"path": "a"')]
-    with Upstream(stream(ROLE, *half, finish(reason), DONE)) as up:
-        given = inside(up.url).post(CHAT, json=chat(stream=True)).data.decode()
-    assert '"}' + '"' not in given and f'"finish_reason": "{reason}"'.replace(" ", "") in given.replace(" ", "")
-
-
 def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> None:
     """A1: role, content, one chunk per call, finish, end."""
     rules = 'models:\n  - {match: "*", upstream: whole}\n'
     calls = [CALL, {**CALL, "id": "b"}]
     said = {"role": "assistant", "content": "Let me.", "reasoning_content": "R", "tool_calls": calls}
-    with Upstream([answer(completion(said, "tool_calls"))]) as up:
+    with Upstream(whole_reply(said, "tool_calls")) as up:
         given = inside(up.url, rules).post(CHAT, json=chat(stream=True, tools=[WRITE_FILE])).data
     deltas = [json.loads(part)["choices"][0]["delta"] for part in given.decode().split("data: ")[1:-1]]
     keys = [next(key for key in reversed(list(delta)) if key) if delta else "finish" for delta in deltas]
@@ -110,7 +96,7 @@ def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> No
     assert [delta["tool_calls"][0]["id"] for delta in deltas[3:5]] == ["a", "b"]
 
 
-def test_what_an_upstream_says_of_the_request_is_not_logged(proxy: Start) -> None:
+def test_an_upstream_error_is_not_logged(proxy: Start) -> None:
     """The log holds no bodies: FastAPI's 422 holds the client's own input."""
     body = {"detail": [{"loc": ["body", "n"], "msg": "wrong", "input": "MY SECRET"}]}
     with Upstream([answer(body, 422)]) as up:
@@ -119,17 +105,3 @@ def test_what_an_upstream_says_of_the_request_is_not_logged(proxy: Start) -> Non
             said = json.loads(response.read())["error"]["message"]
         assert (response.status, said) == (422, "body.n: wrong")
         assert "SECRET" not in front.logged("422")
-
-
-def test_prose_before_what_may_be_a_call_does_not_wait_for_it(front: Front) -> None:
-    """C2: it waits a moment, to leave as it came, and then goes alone."""
-    gate = front.upstream.gate()
-    start = SSE + chunked(ROLE) + chunked(text("Here it is: <tool_"))
-    front.upstream.play([start, gate, chunked(text("x") + finish() + DONE), LAST])
-    with Client.post(front.proxy.port, chat(stream=True, tools=[WRITE_FILE])) as client, client.answer() as response:
-        got = b""
-        while b"Here it is: " not in got:
-            got += response.read1()
-        assert b"<tool_" not in got
-        gate.open()
-        assert b"<tool_" in response.read()

@@ -17,7 +17,7 @@ from proxy import __version__
 from tests.package.build import Built, build, check, install
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import function
-from tests.support.scripted import PATIENCE, Upstream, answer, chat, completion
+from tests.support.scripted import PATIENCE, Upstream, answer, chat, whole_reply
 
 pytestmark = pytest.mark.once
 
@@ -33,12 +33,11 @@ def _built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(name="commands", scope="module")
 def _commands(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of an environment that holds nothing but the wheel and what it needs."""
+    """Return the folder of commands of an environment with only the wheel and its dependencies."""
     return install(built.wheel, tmp_path_factory.mktemp("empty") / "venv")
 
 
 def bare(home: Path) -> dict[str, str]:
-    """No setting of this machine, and none of its folders."""
     return {"PATH": os.environ["PATH"], "HOME": str(home)}
 
 
@@ -55,7 +54,6 @@ def ended(commands: Path, home: Path, *words: str) -> subprocess.CompletedProces
 
 
 def package_files() -> set[str]:
-    """Every file of the package in the sources."""
     files = (path for path in (ROOT / "proxy").rglob("*") if path.is_file() and path.suffix != ".pyc")
     return {path.relative_to(ROOT).as_posix() for path in files}
 
@@ -84,7 +82,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
     """By the rules that are in the wheel: there is no other file."""
     call = '<tool_call>{"name": "Read", "arguments": {"path": "a.py"}}</tool_call>'
     with Upstream() as upstream:
-        upstream.play([answer(completion(call))])
+        upstream.play(whole_reply(call))
         upstream.paths["/v1/models"] = [answer(MODELS)]
         upstream.paths["/health"] = [answer({})]
         port = free_port()
@@ -108,7 +106,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
 
 
 def asked(url: str, body: object = None) -> dict[str, Any]:
-    """What is answered, asked with a body or without."""
+    """Return the JSON answer to a GET, or to a POST if there is a body."""
     data = None if body is None else json.dumps(body).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})

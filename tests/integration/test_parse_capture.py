@@ -49,12 +49,12 @@ def test_a_captured_recording_reads_as_served(path: Path, transport: str, inside
 
 
 def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[str, str]], str | None]]]:
-    """All that a client has but the ids of its calls."""
+    """Return a client's view without the ids of calls."""
     choices = [(said.text, said.reasoning, said.calls, said.finish) for said in seen.choices.values()]
     return seen.error, choices
 
 
-def test_the_command_ends_quietly_when_nobody_reads_and_writes_what_the_terminal_can_show(tmp_path: Path) -> None:
+def test_the_command_ends_quietly_without_a_reader(tmp_path: Path) -> None:
     (tmp_path / "a.capture").write_bytes(written(wire(says("ï\n" * 200_000), ends())))
     command = [sys.executable, "-m", "proxy", "parse", "--capture", "a.capture"]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin", "PYTHONIOENCODING": "ascii"}

@@ -11,23 +11,19 @@ from proxy.server import snapshot
 from tests.conftest import Inside
 from tests.support.messages_checker import check_error, check_stream
 from tests.support.messages_client import CHAT, COUNT, MESSAGES, MODELS, TOOL, ask, cards, message, reply, said, serving
-from tests.support.scripted import LAST, ROLE, SSE, WRITE_FILE, Upstream, answer, chat, chunked, completion, event, text
+from tests.support.scripted import ROLE, WRITE_FILE, Upstream, answer, event, head, stream, text, whole_reply
 
 ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 
 
 def asked(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
-    """What goes up for a Messages request."""
     with serving(reply(False, "a"), models=cards("tiny")) as server:
         response = inside(server.url, rules, **settings).post(path, json=body)
         assert response.status_code == 200, response.data
         (seen,) = server.seen
     assert seen.line == f"POST {CHAT} HTTP/1.1"
     return seen.json
-
-
-# The names of models.
 
 
 @pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-opus-4-1-20250805", "claude-"])
@@ -43,10 +39,10 @@ def test_an_alias_goes_before_the_only_model(inside: Inside) -> None:
     assert asked(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
 
 
-def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Inside) -> None:
+def test_an_alias_applies_to_chat(inside: Inside) -> None:
     """C1."""
     raw = json.dumps({"stream": False, "model": "claude-x", "messages": [], "odd": "Hé"}, indent=1).encode()
-    with Upstream([answer(completion("a"))], [answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a"), whole_reply("a")) as server:
         client = inside(server.url, ALIAS)
         assert client.post(CHAT, data=raw).status_code == 200
         assert client.post(CHAT, data=raw.replace(b"claude-x", b"other")).status_code == 200
@@ -55,14 +51,8 @@ def test_an_alias_holds_for_chat_too_and_else_the_very_bytes_go_up(inside: Insid
     assert plain.body == raw.replace(b"claude-x", b"other")
 
 
-def test_without_an_alias_chat_does_not_ask_for_the_models(inside: Inside) -> None:
-    with Upstream([answer(completion("a"))]) as server:
-        assert inside(server.url).post(CHAT, json=chat(model="claude-x", stream=False)).status_code == 200
-        assert server.seen[0].json["model"] == "claude-x"
-
-
 @pytest.mark.parametrize("path", [MESSAGES, COUNT])
-def test_of_several_models_the_error_lists_them_and_says_which_rule_to_write(inside: Inside, path: str) -> None:
+def test_of_several_models_the_error_suggests_a_rule(inside: Inside, path: str) -> None:
     with serving(models=cards("small", "large")) as server:
         response = inside(server.url).post(path, json=ask())
         assert server.seen == []
@@ -76,17 +66,16 @@ def test_of_several_models_the_error_lists_them_and_says_which_rule_to_write(ins
     [[answer({}, 500)], [answer(b"no JSON")], [answer({"data": []})], [answer({"error": "Unauthorized"}, 401)], []],
     ids=["500", "no JSON", "none", "401", "closed"],
 )
-def test_where_the_server_does_not_list_its_models_the_name_goes_up(inside: Inside, models: Any) -> None:
+def test_without_a_model_list_the_name_is_forwarded(inside: Inside, models: Any) -> None:
     with serving(reply(False, "a"), models=models or [b""]) as server:
         message(inside(server.url).post(MESSAGES, json=ask(stream=False)))
         assert server.seen[0].json["model"] == "claude-x"
 
 
-def test_a_server_that_is_silent_about_its_models_is_not_waited_for(
-    inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("models", [[9.0], [head(200), *[b"x", 0.03] * 3000]], ids=["silent", "dribbling"])
+def test_a_slow_model_list_is_not_awaited(inside: Inside, monkeypatch: pytest.MonkeyPatch, models: Any) -> None:
     monkeypatch.setattr(snapshot, "_CARDS_SECONDS", 0.1)
-    with serving(reply(False, "a"), models=[9.0]) as server:
+    with serving(reply(False, "a"), models=models) as server:
         message(inside(server.url).post(MESSAGES, json=ask(stream=False)))
         assert server.seen[0].json["model"] == "claude-x"
 
@@ -99,8 +88,6 @@ def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -
         message(client.post(MESSAGES, json=ask(stream=False), headers={"X-Api-Key": "another"}))
         assert [seen.json["model"] for seen in server.seen] == ["claude-x", "tiny"]
 
-
-# The profile: of the model as the server knows it, and of the client.
 
 PROFILES = """
 models:
@@ -137,10 +124,7 @@ def test_the_kind_of_server_that_the_rules_name_is_believed(inside: Inside) -> N
         assert server.seen[0].json["stream_options"]["continuous_usage_stats"] is True
 
 
-# What goes up.
-
-
-def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
+def test_the_request_is_sent_as_chat_completions(inside: Inside) -> None:
     body = ask("Hi", system="Be brief.", tools=[TOOL], stop_sequences=["END"], top_k=5, stream=False)
     assert asked(inside, body) == {
         "model": "tiny",
@@ -153,33 +137,11 @@ def test_the_request_goes_up_as_chat_completions(inside: Inside) -> None:
     }
 
 
-def test_what_a_tool_result_says_is_no_call_of_the_model(inside: Inside) -> None:
-    """C3, F89: it is copied; the reminder of a client in the same turn is not the user's word."""
-    call = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
-    blocks = [
-        {"type": "tool_result", "tool_use_id": "toolu_c1", "content": [{"type": "text", "text": f"Read: {call}"}]},
-        {"type": "text", "text": "<system-reminder>\nbe good\n</system-reminder>"},
-    ]
-    history = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_c1", "name": "read", "input": {}}]},
-        {"role": "user", "content": blocks},
-    ]
-    for streamed in (True, False):
-        with serving(reply(streamed, call)) as server:
-            request = ask(messages=history, tools=[TOOL], stream=streamed)
-            made = message(inside(server.url).post(MESSAGES, json=request))
-        assert said(made) == [("text", call)] and made["stop_reason"] == "end_turn"
-
-
-# What a reply must know of its request.
-
-
 @pytest.mark.parametrize(
     ("agent", "left_open"), [("claude-cli/2.1.197 (external)", True), ("anthropic-sdk/2.12", False), ("", False)]
 )
 def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agent: str, left_open: bool) -> None:
-    broken = [SSE, chunked(ROLE), chunked(text("So")), chunked(event({"error": {"message": "no", "code": 500}})), LAST]
+    broken = stream(ROLE, text("So"), event({"error": {"message": "no", "code": 500}}))
     with serving(broken) as server:
         response = inside(server.url).post(MESSAGES, json=ask(), headers={"User-Agent": agent})
     assert (b"content_block_stop" not in response.data) is left_open
@@ -187,9 +149,7 @@ def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agen
 
 
 @pytest.mark.parametrize(("owner", "text_"), [("llamacpp", " is four."), ("vllm", "The answer is four.")])
-def test_llama_cpp_repeats_the_beginning_that_the_client_gave_in_whole_answers(
-    inside: Inside, owner: str, text_: str
-) -> None:
+def test_the_prefill_that_llama_cpp_repeats_is_removed(inside: Inside, owner: str, text_: str) -> None:
     body = ask(stream=False)
     body["messages"].append({"role": "assistant", "content": "The answer"})
     with serving(reply(False, "The answer is four."), models=cards("tiny", owner=owner)) as server:

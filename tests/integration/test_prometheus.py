@@ -4,18 +4,15 @@ while requests of all kinds are made, each panel's query has data.
 
 from __future__ import annotations
 
-import http.client
 import json
 import math
 import os
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.conftest import Proxy, Start
+from tests.conftest import Proxy, Start, until
 from tests.integration.test_kept_captures import CALL, STRANGE
 from tests.real.processes import ROOT, free_port, running
 from tests.support.helpers import RECORDINGS
@@ -41,11 +38,14 @@ from tests.support.scripted import (
     Script,
     Upstream,
     answer,
+    arguments,
     chat,
     chunked,
     finish,
+    opened,
     stream,
     text,
+    text_reply,
 )
 
 pytestmark = pytest.mark.once
@@ -61,7 +61,7 @@ RECORDED = RECORDINGS / "vllm-0.32.0-hermes" / "hermes-chat-stream-200.txt"
 
 
 def program(name: str) -> str:
-    """Where a program is. Without it the test is skipped, but not in CI, which installs it."""
+    """Return the path of a program. Skip the test if it is missing, except in CI."""
     found = shutil.which(name)
     if found is None:
         assert "CI" not in os.environ, f"{name} is missing: apt-get install prometheus"
@@ -114,24 +114,6 @@ def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     ]
 
 
-def test_the_dashboard_fits_together() -> None:
-    ids = [panel["id"] for panel in BOARD["panels"]]
-    assert len({*ids}) == len(ids)
-    taken: set[tuple[int, int]] = set()
-    for panel in BOARD["panels"]:
-        at = panel["gridPos"]
-        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
-        assert at["x"] + at["w"] <= 24 and not cells & taken, panel["title"]
-        taken |= cells
-    variables = {variable["name"] for variable in BOARD["templating"]["list"]}
-    for panel in PANELS:
-        assert panel["targets"] and panel["title"] and panel["description"] and panel["fieldConfig"]["defaults"]["unit"]
-        for target in panel["targets"]:
-            assert target["datasource"]["uid"] == panel["datasource"]["uid"] == "${datasource}"
-            named = {*re.findall(r"\$(?!__)(\w+)", target["expr"])} | {"datasource"}
-            assert named == variables, panel["title"]
-
-
 def test_all_records_that_can_be_lost_are_in_one_panel() -> None:
     (panel,) = [panel for panel in PANELS if panel["title"] == "Records that were lost"]
     shown = {re.search(r"tool_proxy_\w+", target["expr"])[0] for target in panel["targets"]}  # type: ignore[index]
@@ -140,13 +122,12 @@ def test_all_records_that_can_be_lost_are_in_one_panel() -> None:
 
 
 def exposed(proxy: Proxy) -> set[str]:
-    """The names under which a scrape finds something."""
     families = text_string_to_metric_families(proxy.get("/metrics")[2].decode())
     return {sample.name for family in families for sample in family.samples}
 
 
 class Prometheus:
-    """A Prometheus that runs, and what it knows."""
+    """A running Prometheus."""
 
     def __init__(self, port: int) -> None:
         self._url = f"http://127.0.0.1:{port}/api/v1"
@@ -157,16 +138,12 @@ class Prometheus:
             return json.loads(found.read())["data"]
 
     def values(self, query: str) -> list[float]:
-        """What a query gives now; what is no number is none."""
+        """Return the finite values of a query."""
         found = [float(sample["value"][1]) for sample in self.get("query", query=query)["result"]]
         return [value for value in found if math.isfinite(value)]
 
     def wait(self, query: str) -> None:
-        """Until a query has data."""
-        deadline = time.monotonic() + PATIENCE
-        while not self.values(query):
-            assert time.monotonic() < deadline, f"no data for {query}"
-            time.sleep(0.1)
+        until(lambda: self.values(query))
 
 
 @pytest.fixture
@@ -176,32 +153,28 @@ def served_by_all_kinds(proxy: Start, tmp_path: Path) -> Iterator[tuple[Proxy, U
 
 
 SLOW: Script = [SSE, chunked(ROLE), *(part for n in range(20) for part in (0.005, chunked(text(f" word {n}")))), LAST]
-HELD: Script = [SSE, chunked(ROLE), chunked(text(CALL[:20])), 0.1, chunked(text(CALL[20:])), chunked(finish()), LAST]
+HELD: Script = stream(ROLE, text(CALL[:20]), 0.1, text(CALL[20:]), finish())
 
 
 USAGE = b'data: {"id": "a", "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}\n\n'
 
 
-def called(arguments: str) -> bytes:
-    """A structured call of write_file."""
-    function = {"name": "write_file", "arguments": arguments}
-    delta = {"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]}
-    return b"data: " + json.dumps({"id": "a", "choices": [{"index": 0, "delta": delta}]}).encode() + b"\n\n"
+CALLED = opened(0, "call_1", "write_file")
 
 
 def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
-    """One of each: plain, repaired, refused, empty, failed, left, turned away."""
+    """Send one request of each kind: plain, repaired, refused, empty, failed, abandoned, denied."""
     scripts: list[Script] = [
         served(RECORDED)[0],
         [*SLOW[:-1], chunked(finish()), chunked(DONE), LAST],
         [*HELD[:-1], chunked(DONE), LAST],
-        stream(ROLE, text(STRANGE), finish(), DONE),
-        stream(ROLE, called('{"path": "a"}'), finish("tool_calls"), USAGE, DONE),
-        stream(ROLE, called('{"path": "a", "cont'), finish("length"), DONE),
-        stream(ROLE, finish(), DONE),
-        stream(ROLE, text("Hi"), finish(), DONE),
+        text_reply(STRANGE),
+        stream(ROLE, CALLED, arguments(0, '{"path": "a"}'), finish("tool_calls"), USAGE, DONE),
+        stream(ROLE, CALLED, arguments(0, '{"path": "a", "cont'), finish("length"), DONE),
+        text_reply(),
+        text_reply("Hi"),
         [answer({"error": {"message": "no", "type": "x"}}, 503)],
-        [SSE, chunked(ROLE), chunked(text("Hi")), Act.EXPECT_CLOSE],
+        stream(ROLE, text("Hi"), Act.EXPECT_CLOSE, ended=False),
     ]
     server.play(*scripts)
     server.paths[MODELS] = cards("tiny")
@@ -211,9 +184,7 @@ def requests_of_all_kinds(proxy: Proxy, server: Upstream) -> None:
     with Client.post(proxy.port, chat(tools=[WRITE_FILE])) as client, client.answer() as response:
         assert response.read1(65536)
         client.vanish(reset=True)
-    with closing(http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE)) as page:
-        page.request("GET", "/v1/models", headers={"Origin": "https://evil.example"})
-        assert page.getresponse().status == 403
+    assert proxy.ask("GET", "/v1/models", Origin="https://evil.example")[0] == 403
     assert proxy.idle()
 
 
@@ -248,17 +219,4 @@ def test_each_panel_has_data_in_a_real_prometheus(served_by_all_kinds: tuple[Pro
         (group,) = prometheus.get("rules")["groups"]
         assert [rule["name"] for rule in group["rules"]] == [rule["alert"] for rule in alerts()]
         assert prometheus.values("up") == [1.0]
-        _wait_for_rules(prometheus)
-
-
-def _wait_for_rules(prometheus: Prometheus) -> None:
-    """Until each alert was evaluated, and well."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        (group,) = prometheus.get("rules")["groups"]
-        health = [rule["health"] for rule in group["rules"]]
-        assert "err" not in health, group
-        if {*health} == {"ok"}:
-            return
-        assert time.monotonic() < deadline, group
-        time.sleep(0.1)
+        until(lambda: {rule["health"] for rule in prometheus.get("rules")["groups"][0]["rules"]} == {"ok"})

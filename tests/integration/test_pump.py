@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import http.client
 import json
-import os
 import random
 import re
 import resource
@@ -17,22 +16,20 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
 
 from proxy import gunicorn_conf
-from proxy.server import pumped_stream
-from proxy.server.pump import Pump
 from proxy.server.shared_file import FILE_NAME
-from tests.conftest import Front, Proxy, Start, clean_environment
-from tests.integration.test_drain import ASKED, CHAT, MESSAGES, ends_in_an_error, serving
+from tests.conftest import Front, Proxy, Start, clean_environment, until
 from tests.real.processes import ROOT, answers, free_port, stop
+from tests.support.dialects import DIALECTS
 from tests.support.many_streams import Readers
+from tests.support.messages_client import CHAT, serving
 from tests.support.scripted import (
     DONE,
     HELD,
@@ -49,10 +46,11 @@ from tests.support.scripted import (
     answer,
     chat,
     chunked,
-    completion,
     finish,
     head,
     text,
+    text_reply,
+    whole_reply,
 )
 
 pytestmark = pytest.mark.once
@@ -70,7 +68,6 @@ def worker_of(proxy: Proxy) -> psutil.Process:
 
 @contextmanager
 def fifty_paced(proxy: Start, upstream: Upstream, *flags: str) -> Iterator[tuple[Proxy, Readers]]:
-    """A proxy with fifty streams that run."""
     front = proxy(upstream.url, *flags)
     with Readers(front.port) as readers:
         for _ in range(50):
@@ -84,12 +81,13 @@ def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
     gate = Gate()
     with ExitStack() as stack:
         script = [*BEGIN, gate, *(chunked(text(f" {number}")) for number in range(20)), *END]
-        upstream = serving(stack, *[script] * 200)
+        upstream = stack.enter_context(serving(*[script] * 200))
         stack.callback(gate.open)
         front = proxy(upstream.url, "THREADS=8", "RESERVED_THREADS=2")
         readers = stack.enter_context(Readers(front.port))
         for number in range(200):
-            readers.post(ASKED[MESSAGES if number % 4 == 0 else CHAT](), MESSAGES if number % 4 == 0 else CHAT)
+            dialect = DIALECTS["messages" if number % 4 == 0 else "chat"]
+            readers.post(dialect.ask(streamed=True, tools=True), dialect.path)
         health = front.health()
         assert (health["active_requests"], health["total_buffers"]) == (200, 200)
         assert worker_of(front).num_threads() < 8 + 70  # and the pump's helpers
@@ -104,7 +102,7 @@ def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
 
 
 def test_a_connection_serves_another_request_after_its_stream(front: Front) -> None:
-    front.upstream.play([*BEGIN, *END], [*BEGIN, *END], [answer(completion("So."))])
+    front.upstream.play([*BEGIN, *END], [*BEGIN, *END], whole_reply("So."))
     front.upstream.paths["/v1/models"] = [answer({"data": []})]
     with closing(http.client.HTTPConnection("127.0.0.1", front.proxy.port, timeout=PATIENCE)) as connection:
         connection.connect()
@@ -135,7 +133,7 @@ def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start) -> None:
+def test_a_client_that_stops_reading_delays_no_stream(proxy: Start) -> None:
     """Its upstream is not read while it takes nothing (how long it may: tests/integration/test_slow_clients.py)."""
     flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
     with Upstream(*[PACED] * 200, flood) as upstream:
@@ -160,7 +158,7 @@ def test_a_client_that_stops_reading_is_no_matter_to_200_that_read(proxy: Start)
             assert upstream.seen[-1].closed.wait(PATIENCE)
 
 
-def test_what_is_left_in_the_tls_layer_is_not_waited_for(either_front: Front) -> None:
+def test_data_in_the_tls_layer_is_read(either_front: Front) -> None:
     """Of what came in one go a turn takes only a part; epoll does not know of the rest."""
     upstream = either_front.upstream
     gate = upstream.gate()
@@ -175,7 +173,7 @@ def test_what_is_left_in_the_tls_layer_is_not_waited_for(either_front: Front) ->
         assert (data + response.read()) == ROLE + text("So") + b"".join(words) + finish() + DONE
 
 
-def test_what_a_few_compressed_bytes_stand_for_comes_at_once(front: Front) -> None:
+def test_a_large_decompressed_part_is_sent_immediately(front: Front) -> None:
     gate = front.upstream.gate()
     words = [text(f"{number} " + "x" * 200) for number in range(4000)]
     packing = zlib.compressobj(wbits=31)
@@ -197,7 +195,7 @@ def test_heartbeats_and_holds_keep_their_times_on_the_pump(proxy: Start) -> None
     gate = Gate()
     with ExitStack() as stack:
         held = chunked(text(' <tool_call>\n{"name": "write_file", "argu'))
-        upstream = serving(stack, [*BEGIN, held, gate, *END])
+        upstream = stack.enter_context(serving([*BEGIN, held, gate, *END]))
         front = proxy(upstream.url, "--heartbeat", "0.2", "--hold-timeout", "0.9")
         began, data = time.monotonic(), b""
         client = stack.enter_context(Client.post(front.port, chat(tools=[WRITE_FILE])))
@@ -248,7 +246,6 @@ class BlackHole:
         self._first.sendall(answer(self.SAYS, 400))
 
     def end(self) -> None:
-        """Nobody is there any more."""
         for sock in (*self._waiting, self._listener, *([self._first] if self._first else [])):
             sock.close()
 
@@ -257,7 +254,7 @@ class BlackHole:
 
 
 @pytest.mark.slow
-def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+def test_a_second_try_that_cannot_connect_delays_no_stream(proxy: Start, tmp_path: Path) -> None:
     """The heartbeat has gone out, so the stream is the pump's when the server refuses it."""
     rules = tmp_path / "rules.yaml"
     with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
@@ -274,24 +271,11 @@ def test_a_second_try_that_nobody_takes_is_no_matter_to_50_streams(proxy: Start,
             assert b"error" in data and DONE not in data
 
 
-def test_a_second_try_that_nobody_takes_is_waited_for_no_longer_than_any(proxy: Start, tmp_path: Path) -> None:
-    rules = tmp_path / "rules.yaml"
-    with BlackHole() as hole:
-        rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
-        flags = ("--rules", str(rules), "--heartbeat", "1", "CONNECT_SECONDS=1")
-        asked = chat(model="hole", tools=[WRITE_FILE])
-        with Client.post(proxy(hole.url, *flags).port, asked) as client, client.answer() as response:
-            assert response.readline().startswith(b":")
-            hole.refuse()
-            data = response.read()
-        assert b"connect_timeout" in data and DONE not in data
-
-
 @pytest.mark.slow
-def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: Path) -> None:
+def test_a_locked_audit_file_delays_no_stream(proxy: Start, tmp_path: Path) -> None:
     """Each of 70 replies waits a second to write its repairs."""
     audit = tmp_path / "audit.jsonl"
-    repaired = [SSE, chunked(ROLE), chunked(text(HERMES)), chunked(finish()), chunked(DONE), LAST]
+    repaired = text_reply(HERMES)
     with (
         Upstream(*[PACED] * 50, *[repaired] * 70) as upstream,
         fifty_paced(proxy, upstream, "--audit-file", str(audit)) as (front, readers),
@@ -311,9 +295,7 @@ def test_a_locked_audit_file_is_no_matter_to_50_streams(proxy: Start, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_locked_store_is_no_matter_to_50_streams(
-    proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_store_delays_no_stream(proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of 14 responses waits five seconds to be kept, and then ends without."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     kept = tmp_path / FILE_NAME
@@ -357,10 +339,7 @@ def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(prox
             while len(opened) > moments.randrange(1, 150):
                 opened.pop(moments.randrange(len(opened))).vanish(reset=moments.random() < 0.5)
         end(opened, front)
-        deadline = time.monotonic() + PATIENCE
-        while worker.num_fds() > before + 2:
-            assert time.monotonic() < deadline, (before, worker.num_fds(), worker.open_files())
-            time.sleep(0.1)
+        until(lambda: worker.num_fds() <= before + 2)
         assert worker.num_threads() < threads + 600
         assert front.health()["total_buffers"] == 0
 
@@ -369,17 +348,6 @@ def end(opened: list[Client], front: Proxy) -> None:
     while opened:
         opened.pop().vanish(reset=False)
     until(lambda: front.health()["active_requests"] == 0)
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait until it is so; nobody may answer meanwhile."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            if true():
-                return
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.05)
 
 
 # A worker whose pump fails when a file is there.
@@ -409,10 +377,7 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
         env = {**clean_environment(), "TOOL_PROXY_UPSTREAM": upstream, "TOOL_PROXY_HEARTBEAT": "0.2"}
         process = subprocess.Popen(command, env=env, stderr=log)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not answers(f"{proxy.url}/health"):
-            assert process.poll() is None and time.monotonic() < deadline, proxy.log.read_text()
-            time.sleep(0.02)
+        until(lambda: answers(f"{proxy.url}/health"))
         yield proxy
     finally:
         stop(process)
@@ -422,21 +387,21 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
 def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(tmp_path: Path) -> None:
     gate, trigger = Gate(), tmp_path / "now"
     with ExitStack() as stack:
-        upstream = serving(stack, *[[*BEGIN, gate, *END]] * 30)
+        upstream = stack.enter_context(serving(*[[*BEGIN, gate, *END]] * 30))
         stack.callback(gate.open)
         front = stack.enter_context(with_a_defect(tmp_path, upstream.url, trigger))
         first = front.health()["worker"]
         readers = stack.enter_context(Readers(front.port))
-        paths = [CHAT, MESSAGES] * 15
-        for path in paths:
-            readers.post(ASKED[path](), path)
+        dialects = [DIALECTS["chat"], DIALECTS["messages"]] * 15
+        for dialect in dialects:
+            readers.post(dialect.ask(streamed=True, tools=True), dialect.path)
         trigger.touch()
         readers.wait(lambda: all(each.ended for each in readers.all))
-        for path, each in zip(paths, readers.all, strict=True):
+        for dialect, each in zip(dialects, readers.all, strict=True):
             body = b"".join(re.findall(rb"[0-9a-f]+\r\n(.*?\n\n)\r\n", each.data.partition(b"\r\n\r\n")[2], re.DOTALL))
-            assert ends_in_an_error(path, body), each.data
-        until(lambda: front.health()["worker"] != first)
-        upstream.play([answer(completion("So."))])
+            assert "about to end" in dialect.stream(body).words, each.data
+        front.workers(but=(first,), count=1)
+        upstream.play(whole_reply("So."))
         upstream.paths["/v1/models"] = [answer({"data": []})]
         with Client.post(front.port, chat(stream=False)) as client, client.answer() as response:
             assert response.status == 200
@@ -444,48 +409,6 @@ def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(
         log = front.log.read_text()
         assert "the pump has failed" in log and "a defect of the pump" in log
         assert log.count("path=/v1/chat/completions") == 16 and "WORKER TIMEOUT" not in log
-
-
-def test_a_stream_that_fails_is_the_only_one() -> None:
-    """What the body raises beyond all its own nets ends that stream, without a proper end."""
-
-    def body(fails: bool) -> Iterator[bytes]:
-        yield b"So"
-        if fails:
-            raise ValueError("a defect")
-        yield b" it is"
-
-    drain = os.eventfd(0)
-    told: list[str] = []
-    log = SimpleNamespace(exception=told.append, error=told.append)
-    pump = Pump(log, drain, lambda: told.append("dead"))
-    pump.start()
-    ends: dict[int, bool] = {}
-    done = threading.Semaphore(0)
-    with ExitStack() as stack:
-        far = []
-        for number in range(5):
-            near, other = socket.socketpair()
-            far.append(other)
-            stack.callback(near.close)
-            stack.callback(other.close)
-
-            def finished(whole: bool, number: int = number) -> None:
-                ends[number] = whole
-                done.release()
-
-            wait = SimpleNamespace(parked=False, blocks=False, computes=False, drive=lambda: None)
-            given = pumped_stream.PumpedStream(body(number == 2), wait, near, finished, chunked=True, idle=5.0)
-            assert pump.add(given)
-        for _ in range(5):
-            assert done.acquire(timeout=PATIENCE)
-        assert ends == {0: True, 1: True, 2: False, 3: True, 4: True}
-        assert far[2].recv(100) == b"2\r\nSo\r\n"
-        assert far[3].recv(100) == b"2\r\nSo\r\n6\r\n it is\r\n0\r\n\r\n"
-    pump.stop()
-    pump.join(PATIENCE)
-    os.close(drain)
-    assert told == ["a stream has failed"]
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
-from tests.support.helpers import received
-from tests.support.messages_client import CHAT, HERMES, MESSAGES, TOOL, ask, message, reply, said, serving
+from tests.support.messages_client import CHAT, HERMES, MESSAGES, TOOL, ask, reply, serving
+from tests.support.reply import read
 from tests.support.scripted import WRITE_FILE, chat
 
 FRONTS = pytest.mark.parametrize("front", [CHAT, MESSAGES])
@@ -17,7 +16,7 @@ MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "who
 
 
 def history(front: str, result: str) -> list[dict[str, Any]]:
-    """A conversation whose last message is the result of a tool."""
+    """Return a conversation that ends with a tool result."""
     use: dict[str, Any]
     shown: dict[str, Any]
     last: list[dict[str, Any]]
@@ -33,21 +32,16 @@ def history(front: str, result: str) -> list[dict[str, Any]]:
 
 
 def answered(inside: Inside, front: str, streamed: bool, text: str, result: str = "done") -> tuple[str, list[Any]]:
-    """What a client has of a reply: its text, and how many calls with which arguments."""
+    """Return a client's view of a reply: its text and calls."""
     messages = history(front, result)
     with serving(reply(streamed, text)) as server:
         if front == MESSAGES:
-            request = ask(messages=messages, tools=[TOOL], stream=streamed)
-            blocks = said(message(inside(server.url).post(MESSAGES, json=request)))
-            texts = [inside_ for kind, inside_ in blocks if kind == "text"]
-            return "".join(texts), [inside_ for kind, inside_ in blocks if kind == "tool_use"]
-        body = chat(messages=messages, tools=[WRITE_FILE], stream=streamed)
-        response = inside(server.url).post(CHAT, json=body)
-        if streamed:
-            seen = received(response.data)[0]
-            return seen.text, seen.calls
-        made = json.loads(response.data)["choices"][0]["message"]
-        return made["content"] or "", made.get("tool_calls") or []
+            body = ask(messages=messages, tools=[TOOL], stream=streamed)
+        else:
+            body = chat(messages=messages, tools=[WRITE_FILE], stream=streamed)
+        data = inside(server.url).post(front, json=body).data
+    seen = read("messages" if front == MESSAGES else "chat", 200, data).choice()
+    return seen.text, seen.calls
 
 
 COPIED = {
@@ -65,7 +59,7 @@ COPIED = {
 @FRONTS
 @MODES
 @pytest.mark.parametrize("name", [*COPIED, "JSON"])
-def test_what_a_tool_showed_is_no_call(inside: Inside, front: str, streamed: bool, name: str) -> None:
+def test_a_call_copied_from_a_result_is_text(inside: Inside, front: str, streamed: bool, name: str) -> None:
     inner = HERMES.split("\n")[1]
     shown = COPIED[name].format(inner) if name in COPIED else HERMES.replace('"', '\\"').replace("\n", "\\n")
     assert HERMES not in shown

@@ -27,7 +27,7 @@ print(kept.response("resp_1"), kept.response("resp_2"))
 """
 
 
-def test_a_full_disk_is_told_in_words_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
     """The process goes on, and so does the file once there is room."""
     command = [sys.executable, "-c", FULL, str(tmp_path / "kept.db")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

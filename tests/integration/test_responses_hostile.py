@@ -53,7 +53,7 @@ def test_very_many_items_with_one_id(inside: Inside) -> None:
 
 
 def damaged(path: Path, how: str) -> None:
-    """What may become of the file while the proxy runs."""
+    """Damage the file while the proxy runs."""
     for beside in path.parent.glob(f"{FILE_NAME}-*"):
         beside.unlink()
     if how == "deleted":
@@ -75,9 +75,7 @@ def test_a_file_that_is_deleted_under_way_is_created_again(inside: Inside, tmp_p
 
 
 @pytest.mark.parametrize("how", ["other bytes", "broken pages"])
-def test_a_worker_that_finds_a_damaged_file_replaces_it(
-    inside: Inside, tmp_path: Path, how: str, logged: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_file_is_replaced(inside: Inside, tmp_path: Path, how: str, logged: pytest.LogCaptureFixture) -> None:
     with serving(*[reply(False, "Hello")] * 2) as server:
         made = _made(inside(server.url, runtime=tmp_path))
         gc.collect()  # closes the first worker's connection

@@ -6,7 +6,6 @@ import hashlib
 import os
 import signal
 import stat
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,11 +20,10 @@ from proxy.dialects.responses.kept import ADVICE
 from proxy.server import shared_file
 from proxy.server.shared_file import FILE_NAME
 from tests.conftest import Inside, start
-from tests.real.processes import answers
 from tests.support.messages_client import HERMES, reply, serving
 from tests.support.responses_checker import calls_of, check_error, text_of
 from tests.support.responses_client import RESPONSES, TOOL, ask, response_of
-from tests.support.scripted import PATIENCE, Upstream
+from tests.support.scripted import Upstream
 
 pytestmark = pytest.mark.once
 
@@ -35,17 +33,15 @@ Keeping = Callable[[str], FlaskClient]
 
 @pytest.fixture
 def keeping(inside: Inside, tmp_path: Path) -> Keeping:
-    """The application, which keeps responses."""
     return lambda url: inside(url, runtime=tmp_path)
 
 
 def said(server: Upstream, number: int) -> Any:
-    """The messages of a request that the model server got."""
     return server.seen[number].json["messages"]
 
 
 @MODES
-def test_a_conversation_goes_on_from_what_is_kept(keeping: Keeping, streamed: bool) -> None:
+def test_a_conversation_continues_from_a_kept_response(keeping: Keeping, streamed: bool) -> None:
     """The model server gets all of it: the second turn begins with the first one's bytes (C8)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done")) as server:
         client = keeping(server.url)
@@ -121,7 +117,7 @@ def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, stream
 
 
 @MODES
-def test_a_response_too_large_to_be_kept_says_so(
+def test_a_large_response_is_not_kept(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
     monkeypatch.setattr(shared_file, "STORE_BYTES", 2**20)
@@ -143,7 +139,7 @@ def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, 
     assert error["param"] == name and error["message"].startswith(f"{name}: this server ")
 
 
-def test_a_response_that_is_gone_is_told_by_its_code(keeping: Keeping) -> None:
+def test_a_missing_response_has_its_error_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
         assert server.seen == []
@@ -162,10 +158,7 @@ def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
             made = response_of(client.post(RESPONSES, json=ask(stream=False), headers=alice))
             path = f"{RESPONSES}/{made['id']}"
             assert client.get(path, headers=alice).status_code == 200
-            statuses = [
-                client.get(path, headers=bob).status_code,
-                client.delete(path, headers=bob).status_code,
-            ]
+            statuses = [client.get(path, headers=bob).status_code, client.delete(path, headers=bob).status_code]
             reference = {"type": "item_reference", "id": made["output"][0]["id"]}
             for body in (ask(previous_response_id=made["id"]), ask([reference])):
                 statuses.append(client.post(RESPONSES, json=body, headers=bob).status_code)
@@ -195,7 +188,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.mark.slow
-def test_a_restart_keeps_it_and_two_workers_share_it(
+def test_workers_share_what_survives_a_restart(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each worker has each response, and so has the next process, as long as the runtime directory is there."""
@@ -224,7 +217,7 @@ def test_a_restart_keeps_it_and_two_workers_share_it(
 
 
 @pytest.mark.slow
-def test_a_new_worker_keeps_what_was_kept(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_worker_finds_kept_responses(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after one that was killed."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with serving(reply(False, "Hello")) as server:
@@ -232,10 +225,7 @@ def test_a_new_worker_keeps_what_was_kept(tmp_path: Path, stack: ExitStack, monk
         id_ = _asked(proxy.url).id
         worker = proxy.health()["worker"]
         os.kill(worker, signal.SIGKILL)
-        deadline = time.monotonic() + PATIENCE
-        while not answers(f"{proxy.url}/health") or proxy.health()["worker"] == worker:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        proxy.workers(but=(worker,), count=1)
         assert _texts(proxy.url, id_) == "Hello"
 
 

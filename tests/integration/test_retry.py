@@ -12,6 +12,7 @@ from urllib3.connection import HTTPConnection
 
 from tests.conftest import Inside
 from tests.real.processes import free_port
+from tests.support.reply import read
 from tests.support.scripted import (
     DONE,
     HELD,
@@ -25,9 +26,9 @@ from tests.support.scripted import (
     chat,
     chunked,
     event,
-    finish,
     stream,
     text,
+    text_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -42,9 +43,10 @@ NO_MATCH = (
     b'"type":"server_error"}}'
 )
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
-RAW = stream(ROLE, text(HERMES), text("<|im_end|>"), finish(), DONE)
-OK = stream(ROLE, text("a"), finish(), DONE)
+RAW = text_reply(HERMES, "<|im_end|>")
+OK = text_reply("a")
 REFUSED = [answer(NO_PARSER, 400)]
+PARSE = ("auto", "proxy", "server")
 
 
 def models(owner: str) -> Script:
@@ -55,9 +57,8 @@ def with_tools(**more: object) -> dict[str, Any]:
     return chat(tools=[WRITE_FILE], **more)
 
 
-def reasons(data: bytes) -> list[str]:
-    found = [json.loads(block[6:]) for block in data.split(b"\n\n") if block.startswith(b"data: {")]
-    return [choice["finish_reason"] for each in found for choice in each["choices"] if choice["finish_reason"]]
+def finish_of(data: bytes) -> str:
+    return read("chat", 200, data).choice().finish
 
 
 def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Inside) -> None:
@@ -68,7 +69,7 @@ def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Insi
         first, second = (seen.json for seen in server.seen)
     assert first == with_tools(tool_choice="auto")
     assert second == {**first, "tool_choice": "none", "skip_special_tokens": False}
-    assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
+    assert response.status_code == 200 and finish_of(response.data) == "tool_calls"
     assert b"im_end" not in response.data
 
 
@@ -83,7 +84,7 @@ def test_that_the_proxy_parses_is_remembered_for_that_model_alone(inside: Inside
         assert server.asked == ["/v1/models"], "the kind of server is asked once"
 
 
-def test_what_is_remembered_leaves_requests_without_tools_alone(inside: Inside) -> None:
+def test_requests_without_tools_ignore_the_lesson(inside: Inside) -> None:
     """C1."""
     with Upstream(REFUSED, RAW, OK) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -116,7 +117,7 @@ def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Insi
         response = inside(server.url).post(CHAT, json=with_tools())
         second = server.seen[1].json
     assert second["tool_choice"] == "none" and "skip_special_tokens" not in second
-    assert response.status_code == 200 and reasons(response.data) == ["tool_calls"]
+    assert response.status_code == 200 and finish_of(response.data) == "tool_calls"
     assert response.data.count(b'"role"') <= 1, "nothing of the first try reaches the client"
 
 
@@ -125,66 +126,26 @@ def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: 
     with Upstream([answer(NO_MATCH.replace(b"peg-native", b"Content-only"), 500)], OK) as server:
         client = inside(server.url)
         assert client.post(CHAT, json=with_tools()).status_code == 500
-        assert reasons(client.post(CHAT, json=with_tools()).data) == ["stop"]
+        assert finish_of(client.post(CHAT, json=with_tools()).data) == "stop"
         assert [seen.json for seen in server.seen] == [with_tools(), with_tools()]
 
 
-def test_after_content_nothing_goes_up_again(inside: Inside) -> None:
-    first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
-    with Upstream(first, RAW) as server:
-        server.paths["/v1/models"] = models("llamacpp")
-        data = inside(server.url).post(CHAT, json=with_tools()).data
-        assert len(server.seen) == 1
-    assert b"Failed to parse input" in data and DONE not in data
-
-
-def test_what_the_server_showed_too_late_is_remembered_for_the_next_request(inside: Inside) -> None:
+def test_a_late_parser_error_is_remembered(inside: Inside) -> None:
     """The agent asks again, and then the proxy parses from the start."""
     first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         client = inside(server.url)
         assert DONE not in client.post(CHAT, json=with_tools()).data
-        assert reasons(client.post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert finish_of(client.post(CHAT, json=with_tools()).data) == "tool_calls"
         assert [seen.json.get("tool_choice") for seen in server.seen] == [None, "none"]
 
 
-@pytest.mark.parametrize("kind", ["sglang", "lmdeploy", "someone", ""])
-def test_proxy_is_never_chosen_where_none_could_take_the_tools_away(inside: Inside, kind: str) -> None:
-    """An unknown server, and those that drop the tools, are not asked again."""
-    with Upstream(REFUSED, RAW) as server:
-        server.paths["/v1/models"] = models(kind)
-        response = inside(server.url).post(CHAT, json=with_tools())
-        assert len(server.seen) == 1
-    assert response.status_code == 400 and response.data == NO_PARSER
-
-
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "write_file"}}])
-@pytest.mark.parametrize("parse", ["auto", "proxy", "server"])
-def test_a_forced_choice_goes_up_as_it_is(inside: Inside, parse: str, choice: object) -> None:
-    """F87: guided decoding makes the arguments valid; a refusal of it is not met by `none`."""
-    with Upstream(REFUSED, RAW) as server:
-        rules = f'models:\n  - {{match: "*", parse: {parse}, server: vllm}}\n'
-        request = with_tools(tool_choice=choice)
-        assert inside(server.url, rules).post(CHAT, json=request).status_code == 400
-        assert [seen.json for seen in server.seen] == [request]
-
-
-@pytest.mark.parametrize(
-    "first", [REFUSED, [answer({"error": {"message": "Extra inputs are not permitted: 'store'"}}, 400)]]
-)
-def test_the_profile_server_never_tries_again(inside: Inside, first: Script) -> None:
-    with Upstream(first, RAW) as server:
-        rules = 'models:\n  - {match: "*", parse: server, server: vllm}\n'
-        assert inside(server.url, rules).post(CHAT, json=with_tools(store=True)).status_code == 400
-        assert len(server.seen) == 1
-
-
-def test_the_profile_proxy_asks_for_the_raw_text_at_once(inside: Inside) -> None:
+def test_parse_proxy_requests_raw_text_immediately(inside: Inside) -> None:
     with Upstream(RAW) as server:
         server.paths["/v1/models"] = models("vllm")
         rules = 'models:\n  - {match: "*", parse: proxy}\n'
-        assert reasons(inside(server.url, rules).post(CHAT, json=with_tools()).data) == ["tool_calls"]
+        assert finish_of(inside(server.url, rules).post(CHAT, json=with_tools()).data) == "tool_calls"
         assert server.seen[0].json["tool_choice"] == "none"
 
 
@@ -203,26 +164,6 @@ def test_a_refused_field_is_left_out_the_second_time(inside: Inside, message: st
     assert response.status_code == 200
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "'tools' is not supported",
-        "'messages' is not supported",
-        "'response_format' is not supported",
-        "'store' and 'user' are not supported",
-        "'absent' is not supported",
-        "the prompt says 'store'",
-    ],
-)
-def test_nothing_is_left_out_that_was_not_named_or_without_which_it_is_another_request(
-    inside: Inside, message: str
-) -> None:
-    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
-        request = with_tools(store=True, user="u", response_format={"type": "text"})
-        assert inside(server.url).post(CHAT, json=request).status_code == 400
-        assert len(server.seen) == 1
-
-
 VLLM_CONTEXT = (
     "This model's maximum context length is 8192 tokens. However, you requested 32000 output tokens and your prompt "
     "contains at least 1000 input tokens, for a total of at least 33000 tokens. Please reduce the length of the input "
@@ -238,9 +179,49 @@ OPENAI_CONTEXT = (
 )
 
 
+def refusal(message: str, status: int = 400) -> list[bytes]:
+    return [answer({"error": {"message": message, "code": status}}, status)]
+
+
+NAMED = {"type": "function", "function": {"name": "write_file"}}
+FIELDS = {"store": True, "user": "u", "response_format": {"type": "text"}}
+OTHER_WORDS = [
+    *("'tools' is not supported", "'messages' is not supported", "'response_format' is not supported"),
+    *("'store' and 'user' are not supported", "'absent' is not supported", "the prompt says 'store'"),
+]
+# Refusals that are final: the answer, more fields of the request, the rules, and the server.
+FINAL: dict[str, tuple[list[bytes], dict[str, Any], str, str]] = {
+    # These servers are unknown, or drop the tools.
+    **{f"the server is {owner!r}": (REFUSED, {}, "", owner) for owner in ("sglang", "lmdeploy", "someone", "")},
+    # F87: guided decoding makes the arguments valid; a refusal of it is not met by `none`.
+    **{f"forced, {parse}": (REFUSED, {"tool_choice": "required"}, f"parse: {parse}", "vllm") for parse in PARSE},
+    **{f"named, {parse}": (REFUSED, {"tool_choice": NAMED}, f"parse: {parse}", "vllm") for parse in PARSE},
+    "parse: server": (REFUSED, {}, "parse: server", "vllm"),
+    "parse: server, a field": (refusal("'store' is not supported"), FIELDS, "parse: server", "vllm"),
+    # The field is not named, not sent, or part of the question.
+    **{words: (refusal(words), FIELDS, "", "") for words in OTHER_WORDS},
+    "the prompt leaves nothing": (refusal(VLLM_CONTEXT.replace("1000", "9000")), {"max_tokens": 32000}, "", ""),
+    **{
+        f"status {status}": (refusal("'store' is not supported; see --tool-call-parser", status), FIELDS, "", "vllm")
+        for status in (401, 404, 422, 429, 503)
+    },
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_a_final_refusal_is_returned(inside: Inside, case: str) -> None:
+    first, more, rules, owner = FINAL[case]
+    with Upstream(first, RAW) as server:
+        server.paths["/v1/models"] = models(owner)
+        client = inside(server.url, f'models: [{{match: "*", {rules}}}]' if rules else "")
+        response = client.post(CHAT, json=with_tools(**more))
+        assert [seen.json for seen in server.seen] == [with_tools(**more)]
+    assert response.status_code == int(first[0].split()[1])
+
+
 @pytest.mark.parametrize("message", [OLD_VLLM_CONTEXT, OPENAI_CONTEXT], ids=["older", "openai"])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_max_tokens_over_the_context_become_what_is_left_of_it(inside: Inside, message: str, field: str) -> None:
+def test_max_tokens_are_reduced_to_the_remaining_context(inside: Inside, message: str, field: str) -> None:
     """F85."""
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
@@ -258,13 +239,6 @@ def test_where_the_prompt_was_not_counted_no_number_is_asked_for(inside: Inside,
     assert response.status_code == 200
 
 
-def test_a_prompt_that_leaves_nothing_stays_an_error(inside: Inside) -> None:
-    message = VLLM_CONTEXT.replace("1000", "9000")
-    with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
-        assert inside(server.url).post(CHAT, json=chat(max_tokens=32000)).status_code == 400
-        assert len(server.seen) == 1
-
-
 @pytest.mark.parametrize(("prompt", "asked"), [(7936, 256), (7937, 0), (8191, 0), (7000, 1192)])
 def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, prompt: int, asked: int) -> None:
     """An answer of one token looks like one; the error tells the client to make room."""
@@ -278,23 +252,14 @@ def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, pro
 @pytest.mark.parametrize(
     "second", [REFUSED, [answer(FAILED_TO_PARSE, 500)], [answer({"error": "unknown field 'user'"}, 400)]]
 )
-def test_no_request_goes_up_a_third_time(inside: Inside, second: Script) -> None:
+def test_no_request_is_sent_a_third_time(inside: Inside, second: Script) -> None:
     with Upstream([answer({"error": {"message": "'store' is not supported"}}, 400)], second, RAW) as server:
         server.paths["/v1/models"] = models("vllm")
         assert inside(server.url).post(CHAT, json=with_tools(store=True, user="u")).status_code >= 400
         assert len(server.seen) == 2
 
 
-@pytest.mark.parametrize("status", [401, 404, 422, 429, 503])
-def test_no_other_error_is_tried_again(inside: Inside, status: int) -> None:
-    error = {"error": {"message": "'store' is not supported; see --tool-call-parser", "code": status}}
-    with Upstream([answer(error, status)], OK) as server:
-        server.paths["/v1/models"] = models("vllm")
-        assert inside(server.url).post(CHAT, json=with_tools(store=True)).status_code == status
-        assert len(server.seen) == 1
-
-
-def test_a_connection_that_was_refused_is_tried_once_more(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_is_retried_once(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server comes up between the two tries."""
     port, tries = free_port(), []
     with Upstream(OK, port=port) as server:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -17,19 +16,8 @@ from werkzeug.test import TestResponse
 from proxy.config.api_keys import Keys
 from tests.conftest import Inside, Start
 from tests.real.processes import free_port
-from tests.support.scripted import (
-    DONE,
-    PATIENCE,
-    ROLE,
-    Client,
-    Script,
-    Upstream,
-    answer,
-    chat,
-    finish,
-    stream,
-    text,
-)
+from tests.support.reply import read
+from tests.support.scripted import Client, Script, Upstream, answer, chat, text_reply
 
 pytestmark = pytest.mark.once
 
@@ -37,12 +25,11 @@ CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
 COUNT = "/v1/messages/count_tokens"
 KEY = "X-Conversation-Key"
-REPLY = stream(ROLE, text("a"), finish(), DONE)
+REPLY = text_reply("a")
 MODELS: Script = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
 
 
 def body_of(response: TestResponse) -> Any:
-    """The JSON value that an answer is."""
     return json.loads(response.data)
 
 
@@ -51,9 +38,9 @@ def nowhere() -> str:
 
 
 def named(name: str) -> dict[str, Script]:
-    """What a server answers, as often as it is asked: its name."""
+    """Return paths that always answer with the server's name."""
     return {
-        CHAT: stream(ROLE, text(name), finish(), DONE),
+        CHAT: text_reply(name),
         "/v1/models": MODELS,
         "/tokenize": [answer({"count": 7, "max_model_len": 99, "tokens": [], "name": name})],
         "/v1/completions": [answer({"name": name})],
@@ -63,7 +50,7 @@ def named(name: str) -> dict[str, Script]:
 
 @pytest.fixture
 def two() -> Iterator[list[Upstream]]:
-    """Two servers: that of the settings, named usual, and one named own."""
+    """Yield two servers: the main one, named usual, and one named own."""
     with ExitStack() as stack:
         servers = [stack.enter_context(Upstream()) for _ in range(2)]
         for server, name in zip(servers, ("usual", "own"), strict=True):
@@ -72,20 +59,17 @@ def two() -> Iterator[list[Upstream]]:
 
 
 def said(data: bytes) -> str:
-    """The text of a stream."""
-    chunks = [json.loads(line[6:]) for line in data.split(b"\n\n") if line.startswith(b"data: {")]
-    return "".join(each["choices"][0]["delta"].get("content") or "" for each in chunks)
+    return read("chat", 200, data).choice().text
 
 
 def messages_body(words: str, *turns: str, **more: Any) -> dict[str, Any]:
-    """A Messages conversation that begins with these words."""
     roles = ["user", "assistant"] * (1 + len(turns))
     said = [{"role": role, "content": turn} for role, turn in zip(roles, (words, *turns), strict=False)]
     return {"model": "claude-x", "max_tokens": 9, "messages": said, "stream": True, **more}
 
 
 def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str, Any], **sent: Any) -> list[str | None]:
-    """The key that each of these requests goes up with."""
+    """Return the conversation key that each request is sent upstream with."""
     server.play(*[REPLY] * len(bodies))
     server.paths["/v1/models"] = MODELS
     for body in bodies:
@@ -93,13 +77,11 @@ def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str,
     return [seen.headers.get(KEY) for seen in server.seen]
 
 
-# The key.
-
 CLIENT_KEY = {"Authorization": "Bearer client", "x-api-key": "client"}
 
 
 def keys_at(server: Upstream) -> set[str | None]:
-    """The keys that the server was sent, None for a request without one; forget what it saw."""
+    """Return the API keys that the server received, None for a request without one, and reset its record."""
     found = {seen.headers.get("Authorization") for seen in server.received}
     assert not any("client" in str(seen.headers.get("x-api-key")) for seen in server.received)
     server.received.clear()
@@ -118,7 +100,8 @@ def ask_all(client: FlaskClient, model: str) -> None:
     for path, body in asked.items():
         assert client.post(path, json=body, headers=CLIENT_KEY).status_code == 200, path
     for version in ({}, {"anthropic-version": "2023-06-01"}):
-        assert client.get(f"/v1/models/{model}", headers={**CLIENT_KEY, **version}).status_code
+        for path in ("/v1/models", f"/v1/models/{model}"):
+            assert client.get(path, headers={**CLIENT_KEY, **version}).status_code
     assert client.get("/metrics").status_code == 200
 
 
@@ -131,7 +114,7 @@ def ask_all(client: FlaskClient, model: str) -> None:
         (", key: /keys/own", {"Bearer of-file"}),
     ],
 )
-def test_another_server_is_sent_only_the_key_that_its_entry_names(
+def test_another_server_gets_only_the_key_of_its_entry(
     inside: Inside, two: list[Upstream], entry: str, expected: set[str | None]
 ) -> None:
     usual, own = two
@@ -161,7 +144,7 @@ def test_another_path_of_the_main_server_is_sent_its_key(inside: Inside, two: li
     assert keys_at(usual) == {"Bearer main"}
 
 
-def test_an_answer_that_repeats_the_key_of_another_server_is_masked(
+def test_the_key_of_another_server_is_masked(
     inside: Inside, two: list[Upstream], caplog: pytest.LogCaptureFixture
 ) -> None:
     usual, own = two
@@ -171,9 +154,6 @@ def test_an_answer_that_repeats_the_key_of_another_server_is_masked(
     response = client.post(CHAT, json=chat(model="own"))
     assert response.status_code == 401 and b"secret-of-own" not in response.data
     assert "secret-of-own" not in caplog.text
-
-
-# The header.
 
 
 def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(inside: Inside) -> None:
@@ -191,7 +171,7 @@ def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(
         assert all(re.fullmatch("[0-9a-f]{32}", str(key)) for key in (one, three, four, mine, others))
 
 
-def test_what_changes_in_claude_code_s_system_message_changes_no_key(inside: Inside) -> None:
+def test_claude_codes_billing_header_changes_no_key(inside: Inside) -> None:
     with Upstream() as server:
         bodies = [messages_body("a", system=f"x-anthropic-billing-header: {n}\nYou are an agent.") for n in (1, 2)]
         one, two = keys_of(inside(server.url), server, MESSAGES, *bodies)
@@ -207,7 +187,7 @@ def test_a_second_try_has_the_same_key(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("words", ["a", None])
-def test_a_client_s_own_header_of_that_name_does_not_go_up(inside: Inside, words: str | None) -> None:
+def test_a_clients_conversation_key_is_not_forwarded(inside: Inside, words: str | None) -> None:
     """Also where there is no key."""
     body = chat(words) if words else chat(messages=[])
     with Upstream() as server:
@@ -240,12 +220,7 @@ def test_a_prompt_to_complete_is_a_conversation_and_nothing_else_is(inside: Insi
     assert {*keys("/v1/embeddings", b'{"input":"a"}'), *keys("/tokenize", b'{"prompt":"a"}')} == {None}
 
 
-# A model's own server.
-
-
-def test_a_model_with_a_server_of_its_own_is_asked_of_that_in_every_dialect(
-    inside: Inside, two: list[Upstream]
-) -> None:
+def test_each_dialect_is_sent_to_the_server_of_the_model(inside: Inside, two: list[Upstream]) -> None:
     usual, own = two
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}/v1'}}]")
     own.paths["/v1/models/own"] = [answer({"id": "own"})]
@@ -269,25 +244,21 @@ def test_a_model_is_shown_to_messages_clients_by_its_own_server(inside: Inside, 
     assert body_of(client.get("/v1/models/tiny", headers=asked))["id"] == "tiny"
 
 
-# The list of models of all servers.
-
 LISTS = [{}, {"anthropic-version": "2023-06-01"}]
 
 
 def names(client: FlaskClient, version: dict[str, str]) -> list[str]:
-    """The names in the list of models, in its order."""
     response = client.get("/v1/models", headers=version)
     assert response.status_code == 200
     return [each["id"] for each in body_of(response)["data"]]
 
 
 def lists(*models: str, **more: object) -> Script:
-    """The answer of a server that has these models."""
     return [answer({"object": "list", "data": [{"id": name, "owned_by": "sglang", **more} for name in models]})]
 
 
 @pytest.mark.parametrize("version", LISTS)
-def test_the_models_and_aliases_of_all_servers_are_listed_once_if_they_are_asked_there(
+def test_models_and_aliases_of_all_servers_are_listed(
     inside: Inside, two: list[Upstream], version: dict[str, str]
 ) -> None:
     usual, own = two
@@ -320,9 +291,7 @@ def test_a_model_of_another_server_is_listed_with_its_context(inside: Inside, tw
     assert (mine["id"], mine["max_input_tokens"]) == ("own", 4096)
 
 
-def test_a_claude_name_that_means_the_main_servers_model_is_not_listed_for_messages(
-    inside: Inside, two: list[Upstream]
-) -> None:
+def test_an_ambiguous_claude_name_is_not_listed_for_messages(inside: Inside, two: list[Upstream]) -> None:
     usual, own = two
     own.paths["/v1/models"] = lists("claude-own")
     client = inside(usual.url, f"models: [{{match: claude-own, url: '{own.url}'}}]")
@@ -335,9 +304,7 @@ def test_a_claude_name_that_means_the_main_servers_model_is_not_listed_for_messa
 
 
 @pytest.mark.parametrize("version", LISTS)
-def test_a_server_that_cannot_be_reached_leaves_the_list_of_what_is_known(
-    inside: Inside, two: list[Upstream], version: dict[str, str]
-) -> None:
+def test_an_unreachable_server_shortens_the_list(inside: Inside, two: list[Upstream], version: dict[str, str]) -> None:
     usual, own = two
     own.paths["/v1/models"] = [answer({"error": "starting"}, 503)]
     rules = f"models: [{{match: gone, url: '{nowhere()}'}}, {{match: own, url: '{own.url}'}}]"
@@ -362,18 +329,6 @@ def test_servers_that_do_not_answer_delay_the_list_only_a_little(inside: Inside,
         assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("version", LISTS)
-def test_the_list_brings_another_server_only_the_key_of_its_entry(
-    inside: Inside, two: list[Upstream], version: dict[str, str]
-) -> None:
-    usual, own = two
-    keys = Keys(upstream="main", named={"$OWN_KEY": "own"})
-    for entry, key in (("", None), (", key: $OWN_KEY", "Bearer own"), (", key: same", "Bearer main")):
-        client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'{entry}}}]", keys)
-        client.get("/v1/models", headers={**CLIENT_KEY, **version})
-        assert (keys_at(own), keys_at(usual)) == ({key}, {"Bearer main"})
-
-
 def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:
     """vLLM is asked for the raw text; SGLang, which would drop the tools, is not."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -390,9 +345,7 @@ def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:
 
 @pytest.mark.parametrize("stream_", [True, False])
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
-def test_a_server_that_cannot_be_reached_is_said_and_no_other_one_is_asked(
-    inside: Inside, two: list[Upstream], path: str, stream_: bool
-) -> None:
+def test_an_unreachable_server_has_no_substitute(inside: Inside, two: list[Upstream], path: str, stream_: bool) -> None:
     gone = nowhere()
     client = inside(two[0].url, f"models: [{{match: own, url: '{gone}'}}]")
     for _ in range(2):
@@ -432,7 +385,5 @@ def test_a_reload_takes_another_server_for_a_model(proxy: Start, two: list[Upstr
 
     assert home() == "usual"
     rules.write_text(f"models: [{{match: own, url: '{own.url}'}}]\n")
-    with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=PATIENCE)) as operator:
-        operator.request("POST", "/_reload")
-        assert operator.getresponse().status == 200
+    assert front.ask("POST", "/_reload")[0] == 200
     assert home() == "own"

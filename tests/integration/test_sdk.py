@@ -29,7 +29,6 @@ SCRIPTS: dict[str, tuple[list[tuple[str, Any]], str]] = {
 
 @pytest.fixture
 def sdk(llama_front: Proxy) -> Iterator[openai.OpenAI]:
-    """The SDK, pointed at the proxy; it does not retry."""
     with openai.OpenAI(base_url=f"{llama_front.url}/v1", api_key="k", max_retries=0, timeout=PATIENCE) as client:
         yield client
 
@@ -79,7 +78,7 @@ def test_a_whole_conversation_goes_on_after_the_tools_results(sdk: openai.OpenAI
 
 
 def events(url: str, body: object) -> list[Any]:
-    """The parsed events of a stream, without what differs from request to request."""
+    """Return the parsed events of a stream, without ids and times."""
     with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)) as client:
         client.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
         response = client.getresponse()
@@ -95,9 +94,7 @@ def events(url: str, body: object) -> list[Any]:
 
 @pytest.mark.parametrize("tools", [[], [WRITE_FILE]], ids=["no tools", "tools"])
 @pytest.mark.parametrize("usage", [{}, {"stream_options": {"include_usage": True}}], ids=["", "usage"])
-def test_plain_text_arrives_as_the_server_says_it(
-    llama: str, llama_front: Proxy, tools: list[object], usage: dict[str, object]
-) -> None:
+def test_plain_text_is_unchanged(llama: str, llama_front: Proxy, tools: list[object], usage: dict[str, object]) -> None:
     """C1: the same events in the same order, with the same keys in the same order."""
     request = {**asking("plain", stream=True), **usage, "tools": tools}
     assert events(llama_front.url, request) == events(llama, request)

@@ -11,6 +11,7 @@ from proxy.engine.engine import Engine
 from tests.conftest import Inside
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.reply import events, read
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -26,6 +27,8 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 CHAT = "/v1/chat/completions"
@@ -50,9 +53,8 @@ def reasoning(said: str) -> bytes:
 
 
 def told(message: dict[str, Any] | str, why: str = "stop", used: int = 1, streamed: bool = False) -> Script:
-    """A reply, streamed or whole."""
     if not streamed:
-        return [answer(completion(message, why, usage=usage(10, used)))]
+        return whole_reply(message, why, usage=usage(10, used))
     given = {"content": message} if isinstance(message, str) else message
     words = {key: word for key, word in given.items() if word and key != "role"}
     return stream(ROLE, *([delta(words)] if words else []), finish(why), counted(10, used), DONE)
@@ -64,35 +66,17 @@ def asked(streamed: bool, **more: Any) -> dict[str, Any]:
 
 
 def said(data: bytes, streamed: bool) -> dict[str, Any]:
-    """What a client makes of a reply in chat: its text, its thoughts, its calls, why it ended, what it took."""
-    if not streamed:
-        body = json.loads(data)
-        (choice,) = body["choices"]
-        message = choice["message"]
-        calls = [call["function"]["name"] for call in message.get("tool_calls") or []]
-        content, thoughts = message["content"] or "", message.get("reasoning") or ""
-        return {
-            **{"text": content, "thoughts": thoughts, "calls": calls, "end": [choice["finish_reason"]]},
-            **{"usage": body["usage"], "ids": {body["id"]}, "roles": 1},
-        }
-    assert data.endswith(DONE) and data.count(DONE) == 1
-    found: dict[str, Any] = {"text": "", "thoughts": "", "calls": [], "end": [], "usage": None}
-    found |= {"ids": set(), "roles": 0}
-    for line in data.decode().splitlines():
-        if not line.startswith("data: {"):
-            continue
-        body = json.loads(line.removeprefix("data: "))
-        found["usage"] = body.get("usage") or found["usage"]
-        found["ids"].add(body["id"])
-        for choice in body["choices"]:
-            given = choice["delta"]
-            found["text"] += given.get("content") or ""
-            found["thoughts"] += given.get("reasoning") or given.get("reasoning_content") or ""
-            found["roles"] += "role" in given
-            names = [call["function"].get("name") for call in given.get("tool_calls") or []]
-            found["calls"] += [name for name in names if name]
-            found["end"] += [choice["finish_reason"]] if choice["finish_reason"] else []
-    return found
+    """Return a chat client's view of a reply: text, reasoning, calls, finish reasons, usage, ids and roles."""
+    bodies = [*events(data)] if streamed else [json.loads(data)]
+    assert not streamed or (data.endswith(DONE) and data.count(DONE) == 1)
+    seen, choices = read("chat", 200, data).choice(), [choice for body in bodies for choice in body["choices"]]
+    return {
+        **{"text": seen.text, "thoughts": seen.thinking, "calls": [name for name, _ in seen.calls]},
+        "end": [choice["finish_reason"] for choice in choices if choice["finish_reason"]],
+        "usage": next((body["usage"] for body in reversed(bodies) if body.get("usage")), None),
+        "ids": {body["id"] for body in bodies},
+        "roles": sum("role" in choice.get("delta", choice.get("message")) for choice in choices),
+    }
 
 
 def models(owner: str) -> Script:
@@ -105,7 +89,7 @@ NOTHING = [*BLANK, THOUGHT, "<think>Hm.</think>\n", "<think>\n"]
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("message", NOTHING)
-def test_a_reply_that_says_nothing_is_asked_for_once_more(inside: Inside, message: Any, streamed: bool) -> None:
+def test_an_empty_reply_is_requested_again(inside: Inside, message: Any, streamed: bool) -> None:
     with Upstream(told(message, streamed=streamed), told("Hi.", used=4, streamed=streamed)) as server:
         response = inside(server.url).post(CHAT, json=asked(streamed))
         one, other = server.seen
@@ -231,14 +215,14 @@ ONE_TRY: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("why", ["length", "content_filter", "abort", "repetition"])
-def test_only_where_the_model_ended_by_itself(inside: Inside, why: str, streamed: bool) -> None:
+def test_only_after_a_natural_end(inside: Inside, why: str, streamed: bool) -> None:
     with Upstream(told(EMPTY, why, streamed=streamed)) as server:
         found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
         assert len(server.seen) == 1 and found["end"] == [why]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_a_stop_sequence_ended_did_not_end_by_itself(inside: Inside, streamed: bool) -> None:
+def test_a_stop_sequence_is_no_natural_end(inside: Inside, streamed: bool) -> None:
     ended: dict[str, Any] = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
     whole = [answer({**completion(EMPTY), "choices": [{**ended, "message": EMPTY}]})]
     last = event({"id": "c", "object": "chat.completion.chunk", "choices": [{**ended, "delta": {}}]})
@@ -259,10 +243,8 @@ ANSWERS: list[Any] = [
 @pytest.mark.parametrize(
     ("message", "more"), [*((EMPTY, more) for more in ONE_TRY), *((message, {}) for message in ANSWERS)]
 )
-def test_an_answer_and_what_only_one_try_may_answer_are_asked_for_once(
-    inside: Inside, message: Any, more: dict[str, Any], streamed: bool
-) -> None:
-    """A second try needs offered tools, one answer, and none that the client has begun."""
+def test_an_answer_needs_no_second_try(inside: Inside, message: Any, more: dict[str, Any], streamed: bool) -> None:
+    """A second try needs offered tools, and one answer that the client has not begun."""
     with Upstream(told(message, streamed=streamed)) as server:
         assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
         assert len(server.seen) == 1
@@ -290,7 +272,7 @@ BROKEN: list[Script] = [
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", BROKEN)
 @pytest.mark.parametrize("message", [EMPTY, THOUGHT])
-def test_where_the_second_try_fails_the_first_reply_ends_as_it_would_have(
+def test_a_failed_second_try_leaves_the_first_reply(
     inside: Inside, second: Script, message: dict[str, Any], streamed: bool
 ) -> None:
     with Upstream(told(message, streamed=streamed), second) as server:
@@ -307,7 +289,7 @@ def test_a_second_reply_that_breaks_off_ends_in_an_error(inside: Inside) -> None
     assert b"Hm." in data and b"So" in data and b'"error"' in data and DONE not in data
 
 
-def test_a_defect_in_the_second_try_ends_the_first_reply(
+def test_a_defect_in_the_second_try_is_logged(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
@@ -326,7 +308,7 @@ def test_a_defect_in_the_second_try_ends_the_first_reply(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_swallowed_call_goes_up_as_proxy_and_the_model_is_remembered(inside: Inside, streamed: bool) -> None:
+def test_a_swallowed_call_is_retried_as_proxy(inside: Inside, streamed: bool) -> None:
     swallowed = told(EMPTY, used=40, streamed=streamed)
     raw = told(CALL, used=40, streamed=streamed)
     with Upstream(swallowed, raw, raw) as server:
@@ -339,7 +321,7 @@ def test_a_swallowed_call_goes_up_as_proxy_and_the_model_is_remembered(inside: I
 
 
 @pytest.mark.parametrize("words", ["parse: server", "server: sglang"])
-def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(inside: Inside, words: str) -> None:
+def test_profile_and_server_can_prevent_the_proxy_retry(inside: Inside, words: str) -> None:
     with Upstream(told(EMPTY, used=40), told(EMPTY, used=40)) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", {words}}}]')
         client.post(CHAT, json=asked(False))
@@ -347,7 +329,7 @@ def test_where_the_profile_or_the_server_is_against_it_it_goes_up_as_it_was(insi
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside, streamed: bool) -> None:
+def test_a_call_swallowed_in_both_ways_is_not_remembered(inside: Inside, streamed: bool) -> None:
     """vLLM's newer parsers take their family's calls out of the text under `none`, too."""
     swallowed = told(EMPTY, used=40, streamed=streamed)
     with Upstream(swallowed, swallowed, told("Hi.", streamed=streamed)) as server:
@@ -360,7 +342,7 @@ def test_what_is_kept_back_however_it_is_asked_is_not_remembered(inside: Inside,
 
 
 @pytest.mark.parametrize(("rules", "advice"), [("parse: server", "set parse: proxy"), ("parse: auto", "start it with")])
-def test_the_log_advises_what_was_not_tried(
+def test_the_log_advises_the_untried_setting(
     inside: Inside, logged: pytest.LogCaptureFixture, rules: str, advice: str
 ) -> None:
     swallowed = told(EMPTY, used=40)
@@ -372,7 +354,7 @@ def test_the_log_advises_what_was_not_tried(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(inside: Inside, streamed: bool) -> None:
+def test_text_on_retry_proves_no_missing_parser(inside: Inside, streamed: bool) -> None:
     swallowed, answered = told(EMPTY, used=40, streamed=streamed), told("Hi.", used=4, streamed=streamed)
     with Upstream(swallowed, answered, answered) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -384,9 +366,7 @@ def test_a_text_behind_a_swallowed_call_is_no_sign_that_the_server_cannot_parse(
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("counted_", [True, False])
-def test_what_the_server_keeps_back_from_the_proxy_goes_up_for_its_own_parser(
-    inside: Inside, streamed: bool, counted_: bool
-) -> None:
+def test_a_call_kept_from_the_proxy_is_left_to_the_server(inside: Inside, streamed: bool, counted_: bool) -> None:
     rules = 'models: [{match: "*", parse: proxy, server: vllm}]'
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "write_file", "arguments": INPUT}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -404,11 +384,11 @@ def test_what_the_server_keeps_back_from_the_proxy_goes_up_for_its_own_parser(
 
 
 INPUT = json.dumps({"path": "a", "content": "b"})
-SILENT = stream(ROLE, finish(), DONE)
+SILENT = text_reply()
 SWALLOWED = told(EMPTY, used=40, streamed=True)
 
 
-def test_a_call_swallowed_twice_goes_up_as_proxy_a_third_time(inside: Inside) -> None:
+def test_a_call_swallowed_twice_is_retried_as_proxy(inside: Inside) -> None:
     """A stream whose client asks for no usage: that tokens were used is known by the second reply."""
     raw = told(CALL, used=40, streamed=True)
     with Upstream(SILENT, SWALLOWED, raw, raw) as server:
@@ -470,7 +450,7 @@ def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: S
 
 
 def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: Inside) -> None:
-    blank = stream(ROLE, text(" "), finish(), DONE)
+    blank = text_reply(" ")
     with Upstream(blank, SWALLOWED, told(CALL, streamed=True)) as server:
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url)
@@ -481,7 +461,7 @@ def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: I
     assert sent == [None, None, "none"]
 
 
-def test_the_stream_of_a_whole_answer_is_asked_for_once_more_too(inside: Inside) -> None:
+def test_an_empty_whole_answer_for_a_stream_is_requested_again(inside: Inside) -> None:
     rules = 'models: [{match: "*", upstream: whole}]'
     with Upstream(told(THOUGHT), told("Hi.", used=4)) as server:
         found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
@@ -494,7 +474,7 @@ def test_a_whole_answer_does_not_go_on_in_a_stream(inside: Inside) -> None:
     assert found["text"] == "" and found["end"] == ["stop"]
 
 
-def test_a_whole_second_answer_that_counts_nothing_leaves_as_it_came(inside: Inside) -> None:
+def test_a_second_answer_without_usage_is_unchanged(inside: Inside) -> None:
     """C1."""
     second = json.dumps({key: value for key, value in completion("Hi.").items() if key != "usage"}, indent=1).encode()
     with Upstream(told(EMPTY), [answer(second)]) as server:

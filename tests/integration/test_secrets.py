@@ -6,8 +6,6 @@ import json
 import logging
 import re
 import sys
-from contextlib import closing
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from tests.support.messages_ask import ask
 from tests.support.scripted import (
     DONE,
     LAST,
-    PATIENCE,
     ROLE,
     SSE,
     WRITE_FILE,
@@ -30,13 +27,14 @@ from tests.support.scripted import (
     arguments,
     chat,
     chunked,
-    completion,
     event,
     finish,
     head,
     opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 # Eight of its characters in a row are never hexadecimal digits alone: a random id cannot contain them.
@@ -100,7 +98,7 @@ CALL = json.dumps({"path": "client.py", "content": CODE})
 def whole_answer() -> list[Any]:
     call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": CALL}}
     message = {"role": "assistant", "content": f"It is {KEY}.", "tool_calls": [call]}
-    return [answer(completion(message, "tool_calls", note=KEY))]
+    return whole_reply(message, "tool_calls", note=KEY)
 
 
 def streamed_answer() -> list[Any]:
@@ -150,7 +148,7 @@ def unclosed(content: str) -> list[Any]:
 @pytest.mark.parametrize("lines", ["text", "json"])
 def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_path: Path, lines: str) -> None:
     audit, folder = tmp_path / "audit.jsonl", tmp_path / "captures"
-    told = stream(ROLE, text(f"I say {KEY}."), finish(), DONE)
+    told = text_reply(f"I say {KEY}.")
     cut = unclosed("x" * (10_000 - 36 - PART) + KEY)
     with Upstream(unclosed(KEY), cut, told, [answer({"error": REFUSAL}, 400)], told, [answer(error(), 401)]) as server:
         server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
@@ -159,20 +157,19 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
         statuses = []
         for model in ("tiny", "tiny", "tiny", KEY, KEY):
             results = [{"role": "user", "content": f"Call write_file with {KEY}."}]
-            body = json.dumps(chat(tools=[WRITE_FILE], model=model, messages=results)).encode()
-            with closing(HTTPConnection("127.0.0.1", running.port, timeout=PATIENCE)) as client:
-                client.request("POST", CHAT, body, {**BEARER, **JSON})
-                response = client.getresponse()
-                statuses.append(response.status)
-                assert quotes(response.read().decode()) == (response.status == 200)
+            body = chat(tools=[WRITE_FILE], model=model, messages=results)
+            path = f"{CHAT}?key=word-in-query"
+            status, _, data = running.ask("POST", path, body, **BEARER, **JSON, Cookie="a=word-in-cookie")
+            statuses.append(status)
+            assert quotes(data.decode()) == (status == 200)
         assert statuses == [200, 200, 200, 200, 401]
         running.logged('"status": 401' if lines == "json" else "status=401")
         assert running.idle()
         log = running.log.read_text()
-    assert "repair" in log and "********" in log and not quotes(log)
+    assert "repair" in log and "********" in log and not quotes(log) and "word-in-" not in log
     assert '"content\\": \\"****' in audit.read_text() and not quotes(audit.read_text())
     captures = [file.read_bytes().decode().partition("\n") for file in folder.iterdir()]
-    assert len(captures) == 6
+    assert len(captures) == 6 and "word-in-" not in str(captures)
     for first, _, body_of in captures:
         assert "Call write_file with ****" in first and not quotes(first)
         # The body of an error is masked, and what the model said is the capture's purpose.
@@ -201,10 +198,8 @@ def failed(message: str) -> Any:
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
 @pytest.mark.parametrize("named", [KEY, f"Bearer {KEY}", "another-tenants-key-1234"])
-def test_a_key_as_the_name_of_a_model_is_not_a_label_of_a_metric(
-    inside: Inside, path: str, listed: bool, named: str
-) -> None:
-    done = [answer(completion("a"))]
+def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
+    done = whole_reply("a")
     with Upstream(done, done) as server:
         models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []
         server.paths["/v1/models"] = [answer({"data": models})]

@@ -4,44 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conftest import Proxy, start
+from tests.conftest import Proxy, start, until
 from tests.support.messages_ask import ask
 from tests.support.scripted import (
-    DONE,
-    LAST,
     PATIENCE,
     ROLE,
-    SSE,
     Client,
     Script,
     Upstream,
     answer,
     chat,
-    chunked,
-    completion,
-    finish,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 pytestmark = pytest.mark.once
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
-FINE = stream(ROLE, text("a"), finish(), DONE)
+FINE = text_reply("a")
 MODELS = [answer({"object": "list", "data": [{"id": "tiny", "owned_by": "vllm"}]})]
 ALICE, ADMIN, UP = "key-of-alice-7f3a", "key-of-the-admin-91c2", "key-for-upstream-5d04"
 
@@ -54,17 +47,8 @@ class Two:
     upstream: Upstream
     folder: Path
 
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers (names in lower case) and body; each time over a connection of its own."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        with closing(http.client.HTTPConnection("127.0.0.1", self.proxy.port, timeout=PATIENCE)) as client:
-            client.request(method, path, data, given)
-            response = client.getresponse()
-            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
-
     def raw(self, *lines: str) -> bytes:
-        """The answer to a request of these very lines."""
+        """Return the answer to a request with these lines."""
         with socket.create_connection(("127.0.0.1", self.proxy.port), PATIENCE) as client:
             client.sendall("\r\n".join((*lines, "Connection: close", "", "")).encode("latin-1"))
             found = b""
@@ -74,30 +58,12 @@ class Two:
             return found
 
     def samples(self) -> dict[str, float]:
-        """What a scrape finds; the model server is asked which models it has."""
+        """Return the samples of a scrape, for which the model list is requested."""
         self.upstream.paths.setdefault("/v1/models", MODELS)
-        status, _, found = self.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
+        status, _, found = self.proxy.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
         assert status == 200, found
         lines = [line for line in found.decode().splitlines() if not line.startswith("#")]
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
-
-    def workers(self, but: frozenset[int] = frozenset()) -> dict[int, dict[str, Any]]:
-        """What /health of two workers says, by process id, none of them one of `but`."""
-        seen: dict[int, dict[str, Any]] = {}
-        deadline = time.monotonic() + PATIENCE
-        while len(seen) < 2:
-            assert time.monotonic() < deadline, seen
-            with contextlib.suppress(OSError):
-                health = self.proxy.health()
-                seen |= {} if health["worker"] in but else {health["worker"]: health}
-        return seen
-
-    def until(self, true: Callable[[], bool]) -> None:
-        """Wait until it is."""
-        deadline = time.monotonic() + PATIENCE
-        while not true():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
 
 
 def entry(name: str, key: str, **more: int) -> str:
@@ -107,7 +73,7 @@ def entry(name: str, key: str, **more: int) -> str:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Two]:
-    """With all keys set, and everything written that can be."""
+    """Run a proxy with all keys, an audit file and captures."""
     bob = entry("bob", "key-of-bob", requests_per_minute=3, streams=2)
     (folder / "keys.yaml").write_text(entry("alice", ALICE) + bob)
     (folder / "admin").write_text(f"sha256:{hashlib.sha256(ADMIN.encode()).hexdigest()}\n")
@@ -122,7 +88,6 @@ def running(folder: Path) -> Iterator[Two]:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Two]:
-    """One of its own."""
     with running(tmp_path) as two:
         yield two
 
@@ -135,28 +100,28 @@ def _one(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 @pytest.fixture
 def shared(_one: Two) -> Two:
-    """One that several tests share, in front of an upstream without scripts yet."""
+    """Return a shared proxy whose upstream has no scripts yet."""
     _one.upstream.play()
     return _one
 
 
-def test_all_workers_share_what_a_key_may(two: Two) -> None:
+def test_workers_share_the_limits_of_a_key(two: Two) -> None:
     bob = {"Authorization": "Bearer key-of-bob"}
-    two.upstream.play(*[[answer(completion("a"))]] * 3)
-    statuses = [two.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
+    two.upstream.play(*[whole_reply("a")] * 3)
+    statuses = [two.proxy.ask("POST", CHAT, chat(stream=False), **bob)[0] for _ in range(8)]
     assert statuses == [200] * 3 + [429] * 5
-    status, headers, _ = two.ask("POST", MESSAGES, ask(), **bob)
+    status, headers, _ = two.proxy.ask("POST", MESSAGES, ask(), **bob)
     assert status == 429 and 1 <= int(headers["retry-after"]) <= 61
     assert len(two.upstream.seen) == 3
-    two.until(lambda: two.samples()['tool_proxy_denied_total{reason="rate"}'] == 6)
+    until(lambda: two.samples()['tool_proxy_denied_total{reason="rate"}'] == 6)
 
 
 def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: Two) -> None:
     keys = two.folder / "keys.yaml"
     keys.write_text(entry("bob", "key-of-bob", streams=2))
-    assert two.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
+    assert two.proxy.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
     gate = two.upstream.gate()
-    script: Script = [SSE, chunked(ROLE), chunked(text("a")), gate, chunked(finish()), chunked(DONE), LAST]
+    script: Script = text_reply("a", gate)
     two.upstream.play(script, script, FINE)
     body = json.dumps(chat()).encode()
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: key-of-bob\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -166,11 +131,11 @@ def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: 
         assert [each.status for each in answers] == [200, 200]
         assert two.samples()["tool_proxy_active_streams"] == 2
         for _ in range(4):
-            assert two.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 429
-        for pid in two.workers():
+            assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 429
+        for pid in two.proxy.workers():
             os.kill(pid, signal.SIGKILL)
-        two.until(lambda: two.samples()["tool_proxy_active_streams"] == 0)
-        assert two.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 200
+        until(lambda: two.samples()["tool_proxy_active_streams"] == 0)
+        assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-bob")[0] == 200
 
 
 def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None:
@@ -180,19 +145,19 @@ def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None
 
     def four_more(total: int) -> None:
         for _ in range(4):
-            assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 200
-        two.until(lambda: two.samples()[name] == total)
+            assert two.proxy.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 200
+        until(lambda: two.samples()[name] == total)
 
     four_more(4)
-    before = two.workers()
+    before = two.proxy.workers()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    two.workers(but=frozenset(before))
+    two.proxy.workers(but=before)
     four_more(8)
-    before = two.workers()
+    before = two.proxy.workers()
     master = int(Path(f"/proc/{next(iter(before))}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(master, signal.SIGHUP)
-    two.workers(but=frozenset(before))
+    two.proxy.workers(but=before)
     four_more(12)
     assert two.samples()["tool_proxy_rules_in_force"] == 1
 
@@ -202,87 +167,22 @@ def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Tw
     admin = {"Authorization": f"Bearer {ADMIN}"}
     keys = two.folder / "keys.yaml"
     keys.write_text(entry("carol", "key-of-carol"))
-    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 401
-    assert two.ask("POST", "/_reload", **admin)[0] == 200
+    assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 401
+    assert two.proxy.ask("POST", "/_reload", **admin)[0] == 200
     for _ in range(4):
-        assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
-        assert two.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 401
+        assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+        assert two.proxy.ask("POST", CHAT, chat(), x_api_key=ALICE)[0] == 401
     keys.write_text("- {name: dave, sha256: key-of-dave}\n")
-    status, _, told = two.ask("POST", "/_reload", **admin)
+    status, _, told = two.proxy.ask("POST", "/_reload", **admin)
     assert status == 422 and b"keys.yaml:1: sha256 of" in told and b"key-of-dave" not in told
-    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
+    assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
     assert two.samples()["tool_proxy_rules_in_force"] == 0
     # A worker that replaces another one has the keys that are in force, not those of the file.
-    before = two.workers()
+    before = two.proxy.workers()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    two.workers(but=frozenset(before))
-    assert two.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
-
-
-SECRETS = (
-    "word-in-authorization-1",
-    "word-in-x-api-key-2",
-    "word-in-query-3",
-    "word-in-body-4",
-    "word-in-cookie-5",
-    ALICE,
-    UP,
-    ADMIN,
-)
-LINES = [
-    "GET /v1/models?key=word-in-query-3 x HTTP/1.1",
-    "GET /v1/models HTTP/1.1\r\nAuthorization Bearer word-in-authorization-1",
-    "GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer word-in-authorization-1",
-    "GET /v1/models HTTP/1.1\r\nHost: x\r\n word-in-authorization-1",
-    "GET /v1/models HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: word-in-authorization-1",
-    "word-in-authorization-1",
-    "GET /x?word-in-query-3 HTTP/1.1\r\nHost: x\r\nSCRIPT_NAME: /word-in-authorization-1",
-]
-
-
-def test_no_secret_gets_into_a_log_a_capture_the_audit_or_an_error(two: Two) -> None:
-    hermes = f'<tool_call>\n{{"name": "read", "arguments": {{"path": "{ALICE} {UP}"}}}}\n</tool_call>'
-    echo = {"error": {"message": f"bad key {UP}, not {ALICE}", "type": UP, "param": ALICE}}
-    tools = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
-    given = {"x_api_key": "word-in-x-api-key-2", "Cookie": "a=word-in-cookie-5", "Authorization": f"Bearer {ALICE}"}
-    wrong = {**given, "Authorization": "Bearer word-in-authorization-1"}
-    answers = b""
-    for headers in (given, wrong):
-        for path in (CHAT, MESSAGES, "/v1/completions", "/v1/rerank", "/metrics", "/_reload", "/nothing"):
-            two.upstream.play(*([[answer(completion(hermes))], [answer(echo, 401)], [answer(echo, 500)]] * 3))
-            two.upstream.paths = {"/v1/models": MODELS}
-            for _ in range(3):
-                if path == MESSAGES:
-                    body: Any = ask(system="word-in-body-4", tools=[{"name": "read", "input_schema": {}}])
-                else:
-                    body = chat("word-in-body-4", stream=False, tools=tools)
-                status, _, found = two.ask("POST", f"{path}?key=word-in-query-3", body, **headers)
-                # What a model says is its client's own.
-                answers += found if status >= 400 else b""
-    # Where a key does not belong.
-    two.upstream.play()
-    for path in (f"/v1/models/{ALICE}", f"/{ALICE}", f"/for/{ALICE}/v1/models"):
-        _, _, found = two.ask("GET", path, Authorization=f"Bearer {ALICE}")
-        answers += found
-    two.ask("POST", CHAT, chat(model=ALICE), Authorization=f"Bearer {ALICE}", X_Request_Id=f"{ALICE} x")
-    for lines in LINES:
-        two.raw(lines)
-    two.samples()
-    log = two.proxy.logged("route=/metrics")
-    files = [path.read_bytes().partition(b"\n") for path in (two.folder / "captures").iterdir()]
-    # The body of a successful answer is what the model says.
-    captures = b"".join(first + (b"" if b'"status":200' in first else body) for first, _, body in files)
-    audit = (two.folder / "audit.jsonl").read_bytes()
-    assert b"*" * len(UP) in captures and b'"fix":"text_call"' in audit
-    for secret in SECRETS:
-        assert secret not in log, f"{secret} is in the log:\n{log}"
-        for where in (captures, audit):
-            # The captured request is the client's own, so that it can be replayed; only keys are taken out.
-            assert secret.encode() not in where or secret.startswith("word-in-body"), where
-    for secret in (UP, ALICE, ADMIN, "word-in-authorization-1", "word-in-x-api-key-2", "word-in-cookie-5"):
-        assert secret.encode() not in answers
-    assert "key=alice" in log and "Traceback" not in log
+    two.proxy.workers(but=before)
+    assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
 
 
 EVIL = "x\r\nINFO id=forged status=200 \x1b[31m\u2028\u2029\x85 "
@@ -290,39 +190,17 @@ EVIL = "x\r\nINFO id=forged status=200 \x1b[31m\u2028\u2029\x85 "
 
 def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
     said = {"error": {"message": EVIL, "type": EVIL}}
-    shared.upstream.play([answer(completion("a"))], [answer(said, 400)], FINE)
+    shared.upstream.play(whole_reply("a"), [answer(said, 400)], FINE)
     for _ in range(3):
-        shared.ask("POST", CHAT, chat(model=EVIL), x_api_key=ALICE)
-    shared.ask("GET", "/v1/models/x%0d%0aINFO%20id=forged%1b%5b31m%e2%80%a8", x_api_key=ALICE)
-    shared.ask("GET", "/for/x%0aINFO%20id=forged/v1/models", x_api_key=ALICE)
-    shared.ask("GET", "/x%0aINFO id=forged".replace(" ", "%20"), X_Request_Id="x INFO id=forged")
+        shared.proxy.ask("POST", CHAT, chat(model=EVIL), x_api_key=ALICE)
+    shared.proxy.ask("GET", "/v1/models/x%0d%0aINFO%20id=forged%1b%5b31m%e2%80%a8", x_api_key=ALICE)
+    shared.proxy.ask("GET", "/for/x%0aINFO%20id=forged/v1/models", x_api_key=ALICE)
+    shared.proxy.ask("GET", "/x%0aINFO id=forged".replace(" ", "%20"), X_Request_Id="x INFO id=forged")
     shared.raw("GET /\x1b[31mINFO HTTP/1.1\x0bINFO id=forged")
     shared.raw("GET / HTTP/1.1", "Host: x", "X-Request-Id: a\x1b[31m")
     log = shared.proxy.logged("/for/")
     assert not [line for line in log.split("\n") if line.startswith("INFO id=forged")]
     assert all(line.isprintable() for line in log.split("\n")) and "\x1b" not in log
-
-
-@pytest.mark.parametrize(
-    "lines,status",
-    [
-        (("GET /health HTTP/1.1",), b"400"),
-        (("GET /health HTTP/1.1", "Host: a", "Host: b"), b"400"),
-        (("GET http://127.0.0.1/health HTTP/1.1", "Host: x"), b"400"),
-        (("GET http://evil.example/v1/models HTTP/1.1", "Host: x"), b"400"),
-        (("CONNECT evil.example:443 HTTP/1.1", "Host: x"), b"4"),
-        (("GET /health HTTP/1.0",), b"200"),
-        (("POST /v1/completions HTTP/1.1", "Host: x", "Content-Length: 5", "Transfer-Encoding: chunked"), b"400"),
-        (("POST /v1/completions HTTP/1.1", "Host: x", "Content-Length: 5", "Content-Length: 6"), b"400"),
-        (("POST /v1/completions HTTP/1.1", "Host: x", "Transfer-Encoding: gzip, x"), b"501"),
-        (("POST /v1/completions HTTP/1.1", "Host: x", "Content-Length: +5"), b"400"),
-        (("POST /v1/completions HTTP/1.1", "Host: x", "Transfer-Encoding : chunked"), b"400"),
-    ],
-)
-def test_what_two_servers_could_read_in_two_ways_is_refused(shared: Two, lines: tuple[str, ...], status: bytes) -> None:
-    found = shared.raw(*lines, f"x-api-key: {ALICE}")
-    assert found.split(b" ", 2)[1].startswith(status), found
-    assert shared.upstream.seen == []
 
 
 @pytest.mark.parametrize(
@@ -349,7 +227,7 @@ def test_what_two_servers_could_read_in_two_ways_is_refused(shared: Two, lines: 
     ],
 )
 def test_no_path_leads_anywhere_else_on_the_model_server(shared: Two, path: str) -> None:
-    status, _, _ = shared.ask("GET", path, x_api_key=ALICE)
+    status, _, _ = shared.proxy.ask("GET", path, x_api_key=ALICE)
     assert status in ((401,) if path == "//metrics" else (400, 404, 599))  # 401: our own path, spelled in another way
     assert [seen.path for seen in shared.upstream.seen] in ([], ["/v1/models/@evil:80"])
 
@@ -361,22 +239,12 @@ def test_a_header_with_an_underscore_is_no_header(shared: Two) -> None:
     assert b" 404 " in shared.raw("GET /x/health HTTP/1.1", "Host: x", "SCRIPT_NAME: /x", "PATH_INFO: /health")
 
 
-def test_programs_on_this_machine_need_no_admin_key_where_none_is_set(front: Any) -> None:
-    plain = Two(front.proxy, front.upstream, Path())
-    for host in ("127.0.0.1", "localhost:80", "[::1]:8003"):
-        for line in ("GET /metrics HTTP/1.1", "POST /_reload HTTP/1.1"):
-            assert b" 200 " in plain.raw(line, f"Host: {host}")
-    for header in ("Host: evil.example", "Host: localhost\r\nOrigin: null", "Host: 127.0.0.1\r\nX-Forwarded-For: ::1"):
-        for line in ("GET /metrics HTTP/1.1", "POST /_reload HTTP/1.1"):
-            assert b" 403 " in plain.raw(line, header)
-
-
 def test_the_log_can_be_json(tmp_path: Path) -> None:
     with ExitStack() as stack, Upstream(FINE, [answer({"error": {"message": "x"}}, 503)]) as upstream:
         proxy = start(upstream.url, "--log-format", "json", folder=tmp_path, stack=stack)
         two = Two(proxy, upstream, tmp_path)
-        two.ask("POST", CHAT, chat(model=EVIL), X_Request_Id="r1")
-        two.ask("POST", CHAT, chat(), X_Request_Id="r2")
+        two.proxy.ask("POST", CHAT, chat(model=EVIL), X_Request_Id="r1")
+        two.proxy.ask("POST", CHAT, chat(), X_Request_Id="r2")
         two.raw("GET / HTTP/1.1 x")
         log = proxy.logged('"id": "r1"') and proxy.logged('"id": "r2"')
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
@@ -387,9 +255,9 @@ def test_the_log_can_be_json(tmp_path: Path) -> None:
     assert (first["upstream"], second["upstream"], second["status"]) == ("ok", "refused", 503)
 
 
-def test_a_client_that_leaves_is_told_in_the_log_and_the_metrics(two: Two) -> None:
+def test_a_client_that_leaves_is_logged_and_counted(two: Two) -> None:
     gate = two.upstream.gate()
-    two.upstream.play([gate], [SSE, chunked(ROLE), chunked(text("a")), gate])
+    two.upstream.play([gate], stream(ROLE, text("a"), gate, ended=False))
     body = json.dumps(chat()).encode()
     top = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nx-api-key: {ALICE}\r\nContent-Length: {len(body)}\r\n\r\n"
     for number, when in ((1, "waiting"), (2, "answering")):
@@ -399,4 +267,4 @@ def test_a_client_that_leaves_is_told_in_the_log_and_the_metrics(two: Two) -> No
                 with client.answer() as found:
                     assert found.status == 200 and found.read(1)
         assert f"gone={when}" in two.proxy.logged(f"gone={when}")
-        two.until(lambda when=when: two.samples().get(f'tool_proxy_disconnects_total{{when="{when}"}}') == 1)  # type: ignore[misc]
+        until(lambda when=when: two.samples().get(f'tool_proxy_disconnects_total{{when="{when}"}}') == 1)  # type: ignore[misc]

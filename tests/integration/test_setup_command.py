@@ -46,8 +46,6 @@ READY = answer({"status": "ready"})
 
 
 class Ran(NamedTuple):
-    """What a command printed, and its exit status."""
-
     status: int
     out: str
     err: str
@@ -58,7 +56,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture(name="home")
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, in which no variable of an agent says something."""
+    """Return an empty home without environment variables of agents."""
     web = [f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL", "NO")]
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", *web, *map(str.lower, web)):
         monkeypatch.delenv(name, raising=False)
@@ -70,8 +68,6 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(name="run")
 def _run(capsys: pytest.CaptureFixture[str], home: Path) -> Run:
-    """Runs the command."""
-
     def run(*words: str) -> Ran:
         capsys.readouterr()
         status = main(words)
@@ -82,7 +78,7 @@ def _run(capsys: pytest.CaptureFixture[str], home: Path) -> Run:
 
 @pytest.fixture(name="real", scope="module")
 def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """A proxy that runs, in front of a server of one model, with a name of the rules for it."""
+    """Yield a proxy in front of a server with one model, for which the rules have an alias."""
     folder = tmp_path_factory.mktemp("setup")
     (folder / "rules.yaml").write_text(f'aliases: {{"claude-*": {MODEL}}}\n')
     with ExitStack() as stack:
@@ -97,7 +93,7 @@ def _keyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def proxy_that(**paths: Any) -> Upstream:
-    """A server that answers as a proxy does, but for these."""
+    """Return a server that answers like a proxy, except on these paths."""
     server = Upstream()
     usual: dict[str, Any] = {"/": [ABOUT], "/_ready": [READY], MODELS: cards(MODEL, max_model_len=65536)}
     server.paths = {**usual, **{f"/{name}".replace("/models", MODELS): script for name, script in paths.items()}}
@@ -112,7 +108,7 @@ def tree(home: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def pi_files(home: Path) -> dict[str, tuple[int, bytes]]:
-    """Put both of pi's files into a home; return what stands there then."""
+    """Create both of pi's files in a home, and return the tree."""
     folder = home / ".pi/agent"
     folder.mkdir(parents=True)
     for name in ("models.json", "settings.json"):
@@ -121,14 +117,13 @@ def pi_files(home: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def program(folder: Path, name: str, text: str = SHOWS) -> None:
-    """Put a program into a folder."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_text(text)
     (folder / name).chmod(0o755)
 
 
 def launched(home: Path, *words: str, **variables: str) -> Ran:
-    """The command as its own process, which becomes another; the folder `bin` of the home comes first on PATH."""
+    """Run the command as a process. The home's `bin` is first on PATH."""
     path = f"{home / 'bin'}:/usr/bin:/bin"
     done = subprocess.run(
         [sys.executable, "-m", "proxy", *words],
@@ -143,8 +138,6 @@ def launched(home: Path, *words: str, **variables: str) -> Ran:
 
 
 class TestPrint:
-    """Without --write nothing is written."""
-
     @pytest.mark.parametrize("agent", AGENTS)
     def test_each_agents_whole_configuration_is_printed(self, agent: str, run: Run, real: Proxy, home: Path) -> None:
         ran = run("setup", agent, "--url", f"{real.url}/v1/")
@@ -179,7 +172,7 @@ class TestPrint:
         assert all("PROXY_KEY" in out and KEY not in out for out in outs)
 
     @pytest.mark.parametrize("words", [("claude",), ("claude", "--write"), ("codex", "--write"), ("sdk",)])
-    def test_a_web_proxy_in_between_is_told(
+    def test_a_web_proxy_is_reported(
         self, words: tuple[str, ...], run: Run, real: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Of its own URL, in which a password may stand, nothing is said."""
@@ -191,7 +184,7 @@ class TestPrint:
         exported = "export NO_PROXY=127.0.0.1,localhost,::1\nexport no_proxy=127.0.0.1,localhost,::1\n"
         assert (exported in ran.out) == (words != ("claude", "--write"))
 
-    def test_a_small_context_is_told(self, run: Run) -> None:
+    def test_a_small_context_is_reported(self, run: Run) -> None:
         with proxy_that(models=cards(MODEL, max_model_len=8192)) as server:
             assert "A context of 8192 tokens is small" in run("setup", "pi", "--url", server.url).out
         with proxy_that(models=cards(MODEL)) as server:
@@ -200,8 +193,6 @@ class TestPrint:
 
 
 class TestModels:
-    """Which model an agent is told."""
-
     def test_an_alias_of_the_rules_is_no_second_model(self, run: Run, real: Proxy) -> None:
         listed = json.loads(real.get(MODELS)[2])["data"]
         assert [each["id"] for each in listed] == [MODEL, "claude-Qwen3-Coder"]
@@ -227,14 +218,14 @@ class TestModels:
         assert ran.status == 2
         assert ran.err.endswith(f"no model 'gpt-5'; the server has: {MODEL}, claude-Qwen3-Coder\n")
 
-    def test_llama_servers_list_says_whether_it_takes_pictures(self, run: Run) -> None:
+    def test_llama_servers_list_shows_picture_support(self, run: Run) -> None:
         listed = {"data": [{"id": "m"}, {"id": "claude-m"}], "models": [{"model": "m", "capabilities": ["multimodal"]}]}
         with proxy_that(models=[answer(listed)]) as server:
             server.paths[f"{MODELS}/claude-m"] = [answer({"type": "model", "display_name": "m"})]
             for name in ("m", "claude-m"):
                 assert '"image"' in run("setup", "pi", "--url", server.url, "--model", name).out
 
-    def test_aliases_and_the_rules_tell_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
+    def test_aliases_and_rules_define_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
         """A real proxy says so of each name, listed or not."""
         rules = tmp_path / "rules.yaml"
         rules.write_text(
@@ -249,9 +240,25 @@ class TestModels:
                 assert re.findall(r'"effort": "(.*?)"', out) == ["low", "medium", "high"], name
 
 
-class TestNoProxy:
-    """One clear line for each, and an exit status."""
+SILENT = "the server at URL does not answer / within 0.2 s; restart it"
+NO_PROXY = [
+    *([b"SSH-2.0-OpenSSH_9\r\n"], [b""], [Act.RST], [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort"]),
+    *([answer({}, 404)], [answer(b"<html>")], [answer([])], [answer({"service": "other"})], [answer({})]),
+]
+# The paths that differ from a proxy's, the exit status, and the words of the error.
+UNUSABLE: list[tuple[dict[str, Any], int, str]] = [
+    ({"": [Act.EXPECT_CLOSE]}, 3, SILENT),
+    ({"": [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]}, 3, SILENT),
+    *(({"": script}, 4, "is not vllm-tool-proxy") for script in NO_PROXY),
+    ({"_ready": [answer({"status": "unavailable"}, 503)]}, 3, "the proxy at URL does not reach its model server;"),
+    *(
+        ({"models": [answer(body)]}, 4, "the list of models of the proxy at URL ")
+        for body in (b"no JSON", b"[]", b'{"data": 7}', b'{"data": []}', b"")
+    ),
+]
 
+
+class TestNoProxy:
     def line(self, run: Run, url: str, *words: str) -> tuple[int, str]:
         ran = run("setup", "claude", "--url", url, *words)
         assert ran.out == "" and ran.err.count("\n") == 1
@@ -266,7 +273,7 @@ class TestNoProxy:
             f"connection refused at {url}; start `vllm-tool-proxy serve`, or give the proxy's --url",
         )
 
-    def test_a_proxy_behind_a_certificate_that_nobody_knows(
+    def test_an_unknown_certificate(
         self, run: Run, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.delenv("SSL_CERT_FILE", raising=False)
@@ -279,37 +286,15 @@ class TestNoProxy:
         assert status == 3 and line.startswith(f"no TLS connection to {server.url}: ")
         assert line.endswith("; set SSL_CERT_FILE to the file of its authority")
 
-    @pytest.mark.parametrize("script", [[Act.EXPECT_CLOSE], [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]])
-    def test_something_that_hangs(self, run: Run, script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(proxy_facts, "_SECONDS", 0.2)
-        with Upstream(script) as server:
-            status, line = self.line(run, server.url)
-        assert status == 3
-        assert line == f"the server at {server.url} does not answer / within 0.2 s; restart it"
-
-    @pytest.mark.parametrize(
-        "script",
-        [
-            *([b"SSH-2.0-OpenSSH_9\r\n"], [b""], [Act.RST], [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort"]),
-            *([answer({}, 404)], [answer(b"<html>")], [answer([])], [answer({"service": "other"})], [answer({})]),
-        ],
-    )
-    def test_something_else(self, run: Run, script: Any) -> None:
-        with Upstream(script) as server:
-            status, line = self.line(run, server.url)
-        assert status == 4
-        assert f"the server at {server.url} " in line and "is not vllm-tool-proxy" in line
-
-    def test_a_proxy_without_its_model_server(self, run: Run) -> None:
-        with proxy_that(_ready=[answer({"status": "unavailable"}, 503)]) as server:
-            status, line = self.line(run, server.url)
-        assert (status, line.partition(";")[0]) == (3, f"the proxy at {server.url} does not reach its model server")
-
-    @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"data": 7}', b'{"data": []}', b""])
-    def test_a_list_of_models_that_is_none(self, run: Run, body: bytes) -> None:
-        with proxy_that(models=[answer(body)]) as server:
-            status, line = self.line(run, server.url)
-        assert status == 4 and line.startswith(f"the list of models of the proxy at {server.url} ")
+    @pytest.mark.parametrize(("paths", "status", "words"), UNUSABLE)
+    def test_a_server_that_is_no_usable_proxy(
+        self, run: Run, paths: dict[str, Any], status: int, words: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if words == SILENT:
+            monkeypatch.setattr(proxy_facts, "_SECONDS", 0.2)
+        with proxy_that(**paths) as server:
+            told, line = self.line(run, server.url)
+        assert told == status and words.replace("URL", server.url) in line
 
     def test_a_key_that_is_wanted_or_refused(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PROXY_KEY", KEY)
@@ -331,9 +316,10 @@ class TestNoProxy:
     @pytest.mark.parametrize(
         "url", ["localhost:8003", "ftp://h", "http://", "http://h:99999", "http://a b", "http://u@h", ""]
     )
-    def test_what_is_no_url(self, run: Run, url: str) -> None:
+    def test_an_invalid_url(self, run: Run, url: str) -> None:
         status, line = self.line(run, url)
         assert status == 2 and line.startswith(f"--url {url!r} is not valid; give ")
+
 
 class TestWrite:
     """--write and --undo, for every agent that has files."""
@@ -341,7 +327,7 @@ class TestWrite:
     @pytest.mark.usefixtures("keyed")
     @pytest.mark.parametrize("agent", AGENTS)
     @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["", "with a key"])
-    def test_written_twice_is_written_once_and_undone_is_as_before(
+    def test_writing_is_idempotent_and_undone(
         self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, home: Path
     ) -> None:
         before = tree(home)
@@ -377,7 +363,7 @@ class TestWrite:
         run("setup", "codex", "--undo")
         assert tree(home) == before
 
-    def test_a_file_that_cannot_be_merged_is_left_alone_and_told(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_an_unmergeable_file_is_reported_and_unchanged(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".codex/config.toml"
         config.parent.mkdir()
         config.write_text('[[model_providers]]\nname = "x"\n')
@@ -387,9 +373,7 @@ class TestWrite:
         assert f"{config} is unchanged: " in ran.err and "prints without --write" in ran.err
         assert tree(home) == before
 
-    def test_what_would_win_over_it_is_emptied_and_comes_back(
-        self, run: Run, real: Proxy, home: Path
-    ) -> None:
+    def test_overriding_settings_are_emptied_and_restored(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".claude/settings.json"
         config.parent.mkdir()
         config.write_text('{"env": {"ANTHROPIC_API_KEY": "sk", "CLAUDE_CODE_USE_BEDROCK": "1", "MINE": "x"}}\n')
@@ -405,7 +389,7 @@ class TestWrite:
     def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
 
-    def test_undo_that_nobody_reads_undoes_all(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_undo_without_a_reader_is_complete(self, run: Run, real: Proxy, home: Path) -> None:
         """`--undo | true`: its second file would stay behind, and could never be undone."""
         before = pi_files(home)
         run("setup", "pi", "--url", real.url, "--write")
@@ -427,7 +411,7 @@ class TestWrite:
         assert ran == (1, "", f"vllm-tool-proxy: error: {told}\n")
         assert tree(home) == written
 
-    def test_what_came_back_by_hand_is_kept_anew(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_a_manually_restored_file_is_backed_up_again(self, run: Run, real: Proxy, home: Path) -> None:
         before = pi_files(home)
         run("setup", "pi", "--url", real.url, "--write")
         for name in ("models.json", "settings.json"):
@@ -437,7 +421,7 @@ class TestWrite:
         assert tree(home) == before
 
     @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-    def test_what_is_no_file_is_left_alone(
+    def test_only_regular_files_are_written(
         self, make: Callable[[Path], None], run: Run, real: Proxy, home: Path
     ) -> None:
         (home / ".claude").mkdir()
@@ -445,7 +429,7 @@ class TestWrite:
         told = f"{home}/.claude/settings.json cannot be read (not a regular file)"
         assert run("setup", "claude", "--url", real.url, "--write").err == f"vllm-tool-proxy: error: {told}\n"
 
-    def test_a_place_that_can_hold_no_file_is_told_in_one_line(
+    def test_an_unwritable_place_is_one_line(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """/proc lets nobody make a folder, root neither; a link to itself leads nowhere."""
@@ -464,8 +448,6 @@ def _made_by(agent: str) -> list[str]:
 
 
 class TestLaunch:
-    """The agent is started in the place of the command."""
-
     def test_claude_code_gets_its_environment_and_nothing_is_written(self, real: Proxy, home: Path) -> None:
         program(home / "bin", "claude")
         before = tree(home)
@@ -484,7 +466,7 @@ class TestLaunch:
         assert tree(home) == before
 
     @pytest.mark.slow
-    def test_no_web_proxy_stands_between_it_and_the_proxy(self, real: Proxy, home: Path) -> None:
+    def test_no_web_proxy_is_used_for_the_proxy(self, real: Proxy, home: Path) -> None:
         """curl and most others heed the variables, and would ask it for 127.0.0.1, too."""
         program(home / "bin", "claude")
         web = {"HTTP_PROXY": "http://web:3128", "https_proxy": "http://web:3128", "NO_PROXY": "corp.example"}
@@ -499,9 +481,7 @@ class TestLaunch:
         ran = launched(home, "launch", "sdk", "--url", real.url, "--", "env")
         assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
 
-    def test_both_sdks_ask_the_proxy_with_these_variables(
-        self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_both_sdks_use_the_printed_variables(self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is printed is all that they need."""
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
@@ -514,7 +494,7 @@ class TestLaunch:
             assert [each.id for each in client.models.list()] == [MODEL, "claude-Qwen3-Coder"]
             assert [each.id for each in other.models.list()] == [MODEL, "claude-Qwen3-Coder"]
 
-    def test_what_cannot_be_started_is_told(
+    def test_a_program_that_cannot_start_is_reported(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", str(home))

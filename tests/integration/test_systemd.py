@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
-import json
+import os
 import re
 import shlex
 import shutil
@@ -11,17 +10,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from proxy.config.load import RULES_VARIABLE
 from proxy.config.settings import SPECS
-from tests.conftest import clean_environment
-from tests.real.processes import ROOT, free_port
-from tests.support.scripted import PATIENCE
+from tests.conftest import Proxy, clean_environment, until
+from tests.real.processes import ROOT, answers, free_port
 
 SYSTEMD = ROOT / "systemd"
 UNIT = SYSTEMD / "vllm-tool-proxy.service"
@@ -31,12 +27,12 @@ PYTHON = "/opt/vllm-tool-proxy/current/venv/bin/python"
 
 
 def values(key: str, unit: Path = UNIT) -> list[str]:
-    """The values of all lines `key=value`, in order; a line that goes on is one."""
+    """Return the values of all lines `key=value`, in order, with continued lines joined."""
     return re.findall(rf"(?m)^{key}=(.*)$", unit.read_text().replace("\\\n", ""))
 
 
 def arguments(command: str) -> list[str]:
-    """What follows `python -m proxy` in a command line of the unit."""
+    """Return the arguments after `python -m proxy` in a command line of the unit."""
     program, arguments = command.removeprefix("/usr/bin/env -u CREDENTIALS_DIRECTORY ").split(" -m proxy ")
     assert program == PYTHON
     return arguments.split()
@@ -116,9 +112,7 @@ def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Pa
         # The process that had the socket is gunicorn's master now.
         assert b"gunicorn" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + PATIENCE
-        while worker(port, process) == first:
-            assert time.monotonic() < deadline, (tmp_path / "log").read_text()
+        until(lambda: worker(port, process) != first)
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
@@ -126,13 +120,9 @@ def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Pa
 
 
 def worker(port: int, process: subprocess.Popen[bytes]) -> int:
-    """The worker that answers, as soon as somebody listens."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
-                client.request("GET", "/health")
-                return int(json.loads(client.getresponse().read())["worker"])
-        except ConnectionRefusedError:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
+    def listens() -> bool:
+        assert process.poll() is None
+        return answers(f"http://127.0.0.1:{port}/health")
+
+    until(listens)
+    return int(Proxy(port, Path(os.devnull)).health()["worker"])

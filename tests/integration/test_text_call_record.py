@@ -30,22 +30,13 @@ ASKED: dict[str, dict[str, Any]] = {
 WRITTEN = '<tool_call>{"name": "Bash", "arguments": {"command": "ls", "timeout": "5",}}</tool_call>'
 SENT = '{"name": "bash", "arguments": {"command": "ls", "timeout": 5}}'
 READ = '{"command": "ls", "timeout": "5"}'
-RECORDS = [
-    ("text_call", WRITTEN, SENT),
-    ("name", "Bash", "bash"),
-    ("literals", WRITTEN, READ),
-    ("literal", '"5"', "5"),
-]
+RECORDS = [("text_call", WRITTEN, SENT), ("name", "Bash", "bash"), ("literals", WRITTEN, READ), ("literal", '"5"', "5")]
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("path", ASKED)
-def test_a_call_in_text_is_recorded_as_what_it_was(
-    path: str,
-    streamed: bool,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
+def test_a_call_in_text_has_the_same_record_everywhere(
+    path: str, streamed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO, "proxy")
     audit, captures = tmp_path / "audit.jsonl", tmp_path / "captures"

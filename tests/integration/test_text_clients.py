@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.conftest import Inside
+from tests.support.reply import read
 from tests.support.scripted import (
     DONE,
     ROLE,
     WRITE_FILE,
     Script,
     Upstream,
-    answer,
     arguments,
     chat,
-    completion,
     finish,
     opened,
     stream,
     text,
+    text_reply,
+    whole_reply,
 )
 
 RULES = "clients: {plain: {calls: text}}"
@@ -31,25 +31,18 @@ TEXT = f'<tool_call>{{"name": "write_file", "arguments": {ARGUMENTS}}}</tool_cal
 STRUCTURED = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}
 
 
-def got(data: bytes, streamed: bool) -> tuple[str, list[str], bool]:
-    """The text, the finish reasons, and whether a structured call came."""
-    if not streamed:
-        (choice,) = json.loads(data)["choices"]
-        return choice["message"]["content"], [choice["finish_reason"]], bool(choice["message"].get("tool_calls"))
-    assert data.endswith(DONE)
-    bodies = [json.loads(line.removeprefix("data: ")) for line in data.decode().splitlines() if line[:7] == "data: {"]
-    choices = [choice for body in bodies for choice in body["choices"]]
-    said = "".join(choice["delta"].get("content") or "" for choice in choices)
-    reasons = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
-    return said, reasons, any(choice["delta"].get("tool_calls") for choice in choices)
+def got(data: bytes) -> tuple[str, str, bool]:
+    """Return the text, the finish reason, and whether a structured call was sent."""
+    seen = read("chat", 200, data).choice()
+    return seen.text, seen.finish, bool(seen.calls)
 
 
 STREAMS: dict[str, tuple[Script, Script]] = {
     "structured": (
         stream(ROLE, opened(0, "c", "write_file"), arguments(0, ARGUMENTS[:9]), arguments(0, ARGUMENTS[9:]))[:-1],
-        [answer(completion({"role": "assistant", "content": None, "tool_calls": [STRUCTURED]}, "tool_calls"))],
+        whole_reply({"role": "assistant", "content": None, "tool_calls": [STRUCTURED]}, "tool_calls"),
     ),
-    "text": (stream(ROLE, text(TEXT[:30]), text(TEXT[30:]))[:-1], [answer(completion(TEXT))]),
+    "text": (stream(ROLE, text(TEXT[:30]), text(TEXT[30:]))[:-1], whole_reply(TEXT)),
 }
 
 
@@ -62,27 +55,25 @@ def test_each_call_is_text(inside: Inside, name: str, streamed: bool) -> None:
     with Upstream(script, script) as server:
         client = inside(server.url, rules=RULES)
         body = chat(tools=[WRITE_FILE], stream=streamed)
-        said, reasons, structured = got(client.post("/for/plain/v1/chat/completions", json=body).data, streamed)
-        assert (said, reasons, structured) == (CALL, ["stop"], False)
-        _, reasons, structured = got(client.post("/v1/chat/completions", json=body).data, streamed)
-        assert (reasons, structured) == (["tool_calls"], True), "for all others they are as ever"
+        assert got(client.post("/for/plain/v1/chat/completions", json=body).data) == (CALL, "stop", False)
+        assert got(client.post("/v1/chat/completions", json=body).data)[1:] == ("tool_calls", True), "other clients"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_the_text_around_them_stays_and_several_are_several(inside: Inside, streamed: bool) -> None:
     said = f"I write.\n{TEXT}\n{TEXT}"
-    script: Script = stream(ROLE, text(said), finish(), DONE) if streamed else [answer(completion(said))]
+    script: Script = text_reply(said, streamed=streamed)
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE], stream=streamed)
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    found, reasons, structured = got(data, streamed)
-    assert found.startswith("I write.") and found.count(CALL) == 2 and reasons == ["stop"] and not structured
+    found, finished, structured = got(data)
+    assert found.startswith("I write.") and found.count(CALL) == 2 and finished == "stop" and not structured
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_reply_without_calls_leaves_as_it_came(inside: Inside, streamed: bool) -> None:
+def test_a_reply_without_calls_is_unchanged(inside: Inside, streamed: bool) -> None:
     """C1."""
-    script: Script = stream(ROLE, text("Hi"), finish(), DONE) if streamed else [answer(completion("Hi"))]
+    script: Script = text_reply("Hi", streamed=streamed)
     with Upstream(script, script) as server:
         client = inside(server.url, rules=RULES)
         body: Any = chat(tools=[WRITE_FILE], stream=streamed)
@@ -97,5 +88,5 @@ def test_a_call_that_is_cut_is_not_said(inside: Inside) -> None:
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE])
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    said, reasons, structured = got(data, True)
-    assert "</tool_call>" not in said and reasons == ["length"] and not structured
+    said, finished, structured = got(data)
+    assert "</tool_call>" not in said and finished == "length" and not structured

@@ -17,6 +17,7 @@ from tests.conftest import Inside, Proxy, start
 from tests.real.llama import LlamaServer
 from tests.support.helpers import received
 from tests.support.messages_checker import check_message, check_stream
+from tests.support.reply import read
 from tests.support.responses_client import RESPONSES, ask, response_of
 from tests.support.responses_client import TOOL as RESPONSES_TOOL
 from tests.support.scripted import (
@@ -24,7 +25,6 @@ from tests.support.scripted import (
     PATIENCE,
     ROLE,
     WRITE_FILE,
-    Act,
     Upstream,
     answer,
     chat,
@@ -34,6 +34,7 @@ from tests.support.scripted import (
     finish,
     stream,
     text,
+    whole_reply,
 )
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -53,24 +54,17 @@ def pieces(said: str, size: int = 5) -> list[bytes]:
 def serving(said: str, *, streamed: bool) -> Any:
     if streamed:
         return stream(ROLE, *pieces(said), finish(), DONE)
-    return [answer(completion(said))]
+    return whole_reply(said)
 
 
 def in_chat(inside: Inside, rules: str, said: str, *, streamed: bool, **more: Any) -> tuple[Any, dict[str, Any]]:
-    """What a chat client has of a reply, and what the server was asked."""
+    """Return a chat client's view of a reply, and the upstream request."""
     with Upstream(serving(said, streamed=streamed)) as server:
         response = inside(server.url, rules).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE], **more))
         assert response.status_code == 200
         asked = json.loads(server.seen[0].body)
-    if streamed:
-        got = received(response.data)[0]
-        calls = [(call.name, json.loads(call.arguments)) for call in got.tool_calls.values()]
-        return (got.reasoning, got.text, calls, got.finish), asked
-    (choice,) = json.loads(response.data)["choices"]
-    message = choice["message"]
-    listed = message.get("tool_calls") or []
-    calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in listed]
-    return (message.get("reasoning_content", ""), message["content"], calls, choice["finish_reason"]), asked
+    seen = read("chat", 200, response.data).choice()
+    return (seen.thinking, seen.text, seen.calls, seen.finish), asked
 
 
 WANTED = (THOUGHT, "I will.\n", [("write_file", {"path": "a", "content": "b"})], "tool_calls")
@@ -93,7 +87,7 @@ def test_thinking_that_is_switched_off_is_not_looked_for(inside: Inside, streame
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_what_the_servers_grammar_begins_with_is_no_thought(inside: Inside, streamed: bool) -> None:
+def test_output_of_a_grammar_is_no_reasoning(inside: Inside, streamed: bool) -> None:
     """The prompt opens one all the same; arguments that the server gives as text are a call (F87)."""
     asked: list[dict[str, Any]] = [
         {"tool_choice": {"type": "function", "function": {"name": "write_file"}}},
@@ -137,16 +131,13 @@ OPEN_RULES = {
 @pytest.mark.parametrize("rules", OPEN_RULES)
 def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str, size: int, front: str) -> None:
     """The answer may be in it: a second reply would say it again, behind the text that has left."""
-    script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else [answer(completion(OPEN))]
+    script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else whole_reply(OPEN)
     with Upstream(script, script) as server:
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
         client, streamed = inside(server.url, rules), size > 0
         if front == CHAT:
-            data = client.post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data
-            message = json.loads(data)["choices"][0]["message"] if not streamed else None
-            got = received(data)[0] if streamed else None
-            whole = (message.get("reasoning_content", ""), message["content"] or "") if message else ()
-            assert ((got.reasoning, got.text) if got else whole) == ((OPEN_RULES[rules], "") if rules else ("", OPEN))
+            seen = read("chat", 200, client.post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data).choice()
+            assert (seen.thinking, seen.text) == ((OPEN_RULES[rules], "") if rules else ("", OPEN))
         elif front == MESSAGES:
             body = {"model": "tiny", "max_tokens": 99, "tools": [TOOL], "messages": [{"role": "user", "content": "Hi"}]}
             data = client.post(MESSAGES, json={**body, "stream": streamed}).data
@@ -187,12 +178,8 @@ def test_reasoning_under_an_alias_is_that_of_the_family(inside: Inside, family: 
         with Upstream(serving(said, streamed=streamed)) as server:
             server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
             response = inside(server.url, PARSED).post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE]))
-        if streamed:
-            got = received(response.data)[0]
-            assert (got.reasoning, got.text) == told
-        else:
-            message = json.loads(response.data)["choices"][0]["message"]
-            assert (message.get("reasoning_content", ""), message["content"]) == told
+        seen = read("chat", 200, response.data).choice()
+        assert (seen.thinking, seen.text) == told
 
 
 PLAIN = ["Hello.", "The tag <think> opens it.</think>", "a</think>b", "<answer>a</answer>", "<response>a</response>"]
@@ -215,7 +202,7 @@ def test_a_reply_of_an_unknown_model_that_opens_no_reasoning_is_unchanged(inside
 def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) -> None:
     """In all three dialects, and the model server is asked once for all of them."""
     card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Kimi-K3"}
-    with Upstream(*[[answer(completion("a"))]] * 3) as server:
+    with Upstream(*[whole_reply("a")] * 3) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
         client = inside(server.url)
         client.post(CHAT, json=chat(stream=False, reasoning_effort="low"))
@@ -226,16 +213,7 @@ def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) 
         assert asked == ["low"] * 3 and server.asked == ["/v1/models"]
 
 
-def test_a_server_that_does_not_list_its_models_fails_no_request(inside: Inside) -> None:
-    for script in ([Act.CLOSE], [answer({}, 500)], [answer(b"<html>")]):
-        with Upstream([answer(completion("Hi."))]) as server:
-            server.paths |= {"/v1/models": script, "/props": script}
-            response = inside(server.url).post(CHAT, json=chat(stream=False))
-        assert response.status_code == 200 and json.loads(response.data) == completion("Hi.")
-
-
 def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
-    """The items of a Responses reply, each with what it says."""
     said = {"reasoning": "content", "message": "content"}
     return [(item["type"], item[said[item["type"]]][0]["text"] if item["type"] in said else item["arguments"])
             for item in response["output"]]  # fmt: skip
@@ -265,15 +243,15 @@ def test_a_responses_client_has_an_item_of_reasoning(inside: Inside, streamed: b
         ("", {}),
     ],
 )
-def test_an_item_of_reasoning_goes_back_where_the_family_reads_it(
+def test_reasoning_is_sent_back_where_the_family_reads_it(
     inside: Inside, streamed: bool, family: str, thought: dict[str, str]
 ) -> None:
     """Of a model of no known family nothing is known: there it waits until the server has shown that it wants it."""
     rules = f'models:\n  - {{match: "*", family: {family}}}\n' if family else ""
     given = {"reasoning_content": "Hm.", "content": "Hi."}
-    whole = [answer(completion({"role": "assistant", **given}))]
+    whole = whole_reply({"role": "assistant", **given})
     script = stream(ROLE, delta(given), finish(), DONE) if streamed else whole
-    with Upstream(script, [answer(completion("a"))]) as server:
+    with Upstream(script, whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         client = inside(server.url, rules)
         made = response_of(client.post(RESPONSES, json=ask(stream=streamed)))
@@ -292,7 +270,7 @@ def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(in
     ]
     body = {"model": "tiny", "max_tokens": 9, "messages": talk}
     for rules, wanted in (("", None), ('models:\n  - {match: "*", family: qwen3}\n', "Hm.")):
-        with Upstream([answer(completion("a"))]) as server:
+        with Upstream(whole_reply("a")) as server:
             server.paths["/v1/models"] = MODELS
             assert inside(server.url, rules).post(MESSAGES, json=body).status_code == 200
             sent = json.loads(server.seen[0].body)["messages"][1]
@@ -302,7 +280,7 @@ def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(in
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 def test_a_block_goes_back_in_the_field_in_which_the_server_said_it(inside: Inside, field: str) -> None:
     told = stream(ROLE, delta({field: "Hm."}), text("Hi."), finish(), DONE)
-    with Upstream(told, [answer(completion("a"))]) as server:
+    with Upstream(told, whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         client = inside(server.url)
         turn: dict[str, Any] = {"role": "user", "content": "Hi"}
@@ -318,7 +296,7 @@ def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Ins
     said = {"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}
     user = {"role": "user", "content": "Hi"}
     rules = 'models:\n  - {match: "*", family: gpt-oss}\n'
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         inside(server.url, rules).post(CHAT, json={**chat(), "messages": [user, said, user]})
         sent = json.loads(server.seen[0].body)["messages"]
     assert sent == [user, {**said, "thinking": "Hm."}, user]
@@ -327,7 +305,7 @@ def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Ins
 def test_a_suffix_of_the_models_name_switches_thinking(inside: Inside) -> None:
     rules = 'aliases: {"q:*": Qwen/Qwen3-8B}\n'
     for name, wanted in (("q:nothink", {"enable_thinking": False}), ("q:high", {"enable_thinking": True})):
-        with Upstream([answer(completion("a"))], [answer(completion("a"))]) as server:
+        with Upstream(whole_reply("a"), whole_reply("a")) as server:
             server.paths["/v1/models"] = MODELS
             client = inside(server.url, rules)
             client.post(CHAT, json={**chat(), "model": name})
@@ -353,7 +331,7 @@ SWITCHED = {
 @pytest.mark.parametrize("said", SWITCHED)
 def test_a_messages_client_switches_the_thinking_of_a_known_family(inside: Inside, said: str) -> None:
     """Where the rules name no switch it is the family's own."""
-    with Upstream([answer(completion("a"))]) as server:
+    with Upstream(whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         body = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
         front = inside(server.url, f'models:\n  - {{match: "*", {said}}}\n')
@@ -380,7 +358,7 @@ COUNTED = {"vllm": {"count": 3, "tokens": [1]}, "llamacpp": {"tokens": [1, 2, 3]
 def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, streamed: bool, kind: str) -> None:
     usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
     told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
-    script = told if streamed else [answer(completion("<think>a</think>b", usage=USED))]
+    script = told if streamed else whole_reply("<think>a</think>b", usage=USED)
     with Upstream(script, script) as server:
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer(COUNTED[kind])]}
         client = inside(server.url, SPLIT)
@@ -394,34 +372,12 @@ def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, stream
     assert message["usage"]["output_tokens_details"] == {"thinking_tokens": 3}
 
 
-@pytest.mark.parametrize("streamed", [True, False])
-def test_the_thoughts_of_both_tries_are_counted(inside: Inside, streamed: bool) -> None:
-    """As the tokens of both are: the first reply was only thought."""
-
-    def told(said: str) -> Any:
-        usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
-        return stream(ROLE, text(said), finish(), usage, DONE) if streamed else [answer(completion(said, usage=USED))]
-
-    replies = [told("<think>a</think>"), [answer({"count": 2})], told("<think>b</think>Hi."), [answer({"count": 5})]]
-    with Upstream(*replies) as server:
-        server.paths["/v1/models"] = MODELS
-        asked = {"stream": True, "stream_options": {"include_usage": True}} if streamed else {"stream": False}
-        data = inside(server.url, SPLIT).post(CHAT, json=chat(tools=[WRITE_FILE], **asked)).data
-        counted = [json.loads(seen.body)["prompt"] for seen in server.seen if seen.path == "/tokenize"]
-    got = received(data).usage[-1] if streamed else json.loads(data)["usage"]
-    assert counted == ["a", "ab"]
-    assert (got["completion_tokens"], got["completion_tokens_details"]) == (14, {"reasoning_tokens": 5})
-
-
-SCRIPTS = {
-    "opened": [REPLY, "Done."],
-    "prompted": [REPLY.removeprefix("<think>\n"), "Done."],
-}
+SCRIPTS = {"opened": [REPLY, "Done."], "prompted": [REPLY.removeprefix("<think>\n"), "Done."]}
 
 
 @pytest.fixture(scope="module")
 def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Proxy]]:
-    """Proxies in front of a real llama.cpp server whose model thinks in its text: for each script its rules."""
+    """Yield proxies in front of a real llama.cpp server whose model thinks in its text, by script."""
     with ExitStack() as stack:
         server = stack.enter_context(LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("llama")))
         fronts = {}

@@ -30,7 +30,7 @@ BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"
 
 
 @pytest.mark.parametrize("name", TRIES)
-def test_what_may_block_is_done_on_a_thread(inside: Inside, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_steps_run_on_a_thread(inside: Inside, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scripts, expected = TRIES[name]
     on_pump = False
     done: list[tuple[str, bool]] = []
@@ -70,7 +70,7 @@ def test_what_may_block_is_done_on_a_thread(inside: Inside, name: str, monkeypat
 
 
 def waited_for(wait: Any) -> None:
-    """Until the upstream can be read, or the next heartbeat is due."""
+    """Wait until the upstream is readable or the next heartbeat is due."""
     poll = select.poll()
     poll.register(wait.descriptor, select.POLLIN)
     if poll.poll(20):

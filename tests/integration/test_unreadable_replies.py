@@ -23,7 +23,6 @@ from tests.support.scripted import (
     DONE,
     LAST,
     ROLE,
-    SSE,
     Act,
     Action,
     Client,
@@ -39,6 +38,7 @@ from tests.support.scripted import (
     opened,
     stream,
     text,
+    whole_reply,
 )
 
 EACH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
@@ -71,7 +71,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def _said(place: str, told: Told, data: bytes) -> str:
-    """What a client has of this place of a stream."""
+    """Return a client's view of this place of a stream."""
     if place == "text" or (place == "a call in the text" and told.error):
         return told.text
     if place != "reasoning":
@@ -125,9 +125,7 @@ def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, 
 
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), READ), ids=str)
-def test_what_lenient_clients_read_is_read(
-    inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
-) -> None:
+def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
     """Nothing is dropped, and every client can read what it gets: `null`, and escapes."""
     before, says, after, (_, behind) = PLACES[place]
     change, said = READ[fault]
@@ -181,9 +179,7 @@ UNREADABLE: Mapping[str, bytes] = {
 
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), UNREADABLE), ids=str)
-def test_what_cannot_be_read_ends_the_reply_in_an_error(
-    inside: Inside, *, dialect: str, place: str, tools: bool, fault: str
-) -> None:
+def test_an_unreadable_event_is_an_error(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
     """What came before it has left, what follows never does, and the model is not asked again."""
     before, says, after, (around, _) = PLACES[place]
     parts = [*[says("AAA")] * 4, UNREADABLE[fault], *[says("CCC")] * 4]
@@ -218,24 +214,10 @@ PASS = {
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("fault", PASS)
-def test_what_says_nothing_disturbs_nothing(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
+def test_empty_events_are_ignored(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
     script = stream(ROLE, text("AAA"), PASS[fault], text("CCC"), finish(), DONE)
     told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
     assert (told.text, told.finish) == ("AAACCC", "stop")
-
-
-@EACH
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_content_parts_are_text_and_reasoning(inside: Inside, dialect: Dialect, streamed: bool) -> None:
-    """Mistral sends what its models think in them."""
-    said = {"role": "assistant", "content": [*PARTS, "CCC"]}
-    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
-    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
-    if dialect.name == "chat":  # it leaves as it came
-        assert all(word in response.data for word in (b"Hm.", b"BBB", b"CCC"))
-        return
-    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
-    assert (told.text, told.thoughts) == ("BBBCCC", True)
 
 
 CALL = {
@@ -256,7 +238,7 @@ WHOLE_PLACES: Mapping[str, Mapping[str, Any]] = {
     product(DIALECTS, WHOLE_PLACES, (True, False), (True, False), [name for name in READ if name != "a line end"]),
     ids=str,
 )
-def test_a_whole_answer_that_lenient_clients_read_is_read(
+def test_lenient_whole_answers_are_read(
     inside: Inside, *, dialect: str, place: str, streamed: bool, tools: bool, fault: str
 ) -> None:
     change, said = READ[fault]
@@ -281,66 +263,88 @@ def test_a_whole_answer_that_lenient_clients_read_is_read(
 
 
 def ascii_only(data: bytes) -> bytes:
-    """JSON text with every other character escaped."""
     return data.decode().encode("ascii", "backslashreplace")
 
 
-@EACH
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("place", WHOLE_PLACES)
-def test_a_whole_answer_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool, place: str) -> None:
-    reason = "tool_calls" if place == "arguments" else "stop"
-    script = stream(ROLE, event(completion(WHOLE_PLACES[place], reason)), DONE)
-    response = _asked(inside, dialect, script, streamed=True, tools=tools)
-    told = dialect.stream(response.data)
-    assert told.finish == ("calls" if place == "arguments" else "stop")
-    if place == "arguments":
-        assert told.whole_calls == [("write_file", {"path": "x", "content": "BBB"})]
-    else:
-        said = [*_thoughts(response.data), "|", told.text]
-        assert "".join(said) == ("|BBB" if place == "text" else "BBB|So.")
+def _message(said: Any, **choice: Any) -> dict[str, Any]:
+    return {**completion(said)["choices"][0], **choice}
 
 
-@pytest.mark.parametrize("name", ["messages", "responses"])
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_a_whole_message_at_the_end_repeats_what_was_said(inside: Inside, name: str, tools: bool) -> None:
-    script = stream(ROLE, text("BBB"), event(completion("BBB")), DONE)
-    told = DIALECTS[name].stream(_asked(inside, DIALECTS[name], script, streamed=True, tools=tools).data)
-    assert (told.text, told.finish) == ("BBB", "stop")
+def _completions(said: str, reason: str | None = None, **choice: Any) -> dict[str, Any]:
+    """Return a choice in the form of `/v1/completions`."""
+    return {"index": 0, "text": said, "finish_reason": reason, **choice}
 
 
-WHOLE_BESIDE: Mapping[str, tuple[list[bytes], str]] = {
-    "a delta of a role": (
-        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"role": "assistant"}}]})],
-        "|BBB",
+def _chunks(*choices: dict[str, Any]) -> Script:
+    return stream(*(event({"choices": [choice]}) for choice in choices), DONE)
+
+
+THOUGHT = {**WHOLE_PLACES["text"], "reasoning": "Hm."}
+REFUSAL = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "BBB"}]}
+# Unusual forms of a reply, each with the client's text and whether there is reasoning.
+FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
+    "content parts": (
+        stream(delta({"role": "assistant", "content": [*PARTS, "CCC"]}), finish(), DONE),
+        True,
+        "BBBCCC",
+        True,
     ),
-    "a delta of empty fields": (
-        [event({"choices": [{**completion("BBB")["choices"][0], "delta": {"content": "", "tool_calls": []}}]})],
-        "|BBB",
+    "content parts, whole": (whole_reply({"role": "assistant", "content": [*PARTS, "CCC"]}), False, "BBBCCC", True),
+    "thinking, a refusal": (stream(delta(REFUSAL), finish(), DONE), True, "BBB", True),
+    "thinking, a refusal, whole": (whole_reply(REFUSAL), False, "BBB", True),
+    "a whole answer": (stream(ROLE, event(completion("BBB")), DONE), True, "BBB", False),
+    "a whole answer with reasoning": (stream(ROLE, event(completion(THOUGHT)), DONE), True, "BBB", True),
+    "a whole message after its text": (stream(ROLE, text("BBB"), event(completion("BBB")), DONE), True, "BBB", False),
+    "a whole message beside a role": (_chunks(_message("BBB", delta={"role": "assistant"})), True, "BBB", False),
+    "beside empty fields": (_chunks(_message("BBB", delta={"content": "", "tool_calls": []})), True, "BBB", False),
+    "after its reasoning": (
+        stream(_thought("Hm."), event({"choices": [_message(THOUGHT, delta={})]}), DONE),
+        True,
+        "BBB",
+        True,
     ),
-    "reasoning came": (
-        [
-            _thought("Hm."),
-            event(
-                {"choices": [{**completion({**WHOLE_PLACES["text"], "reasoning": "Hm."})["choices"][0], "delta": {}}]}
-            ),
-        ],
-        "Hm.|BBB",
+    "beside a delta, after its text": (
+        stream(text("BBB"), event({"choices": [_message("BBB", delta={})]}), DONE),
+        True,
+        "BBB",
+        False,
     ),
-    "text came": ([text("BBB"), event({"choices": [{**completion("BBB")["choices"][0], "delta": {}}]})], "|BBB"),
+    "completions": (_chunks(_completions("BB"), _completions("B"), _completions("", "stop")), True, "BBB", False),
+    "completions, whole": ([answer({"id": "c", "choices": [_completions("BBB", "stop")]})], False, "BBB", False),
+    # Together sends both.
+    "completions beside a delta": (
+        _chunks(
+            *(_completions(said, delta={"content": said}) for said in ("BB", "B")), _completions("", "stop", delta={})
+        ),
+        True,
+        "BBB",
+        False,
+    ),
 }
+# A chat client gets these forms as they are.
+UNCHANGED = [name for name in FORMS if "parts" in name or "thinking" in name] + ["a whole message after its text"]
 
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("given", WHOLE_BESIDE)
-def test_whole_message_is_read_until_its_choice_has_text(
-    inside: Inside, dialect: Dialect, tools: bool, given: str
-) -> None:
-    parts, said = WHOLE_BESIDE[given]
-    response = _asked(inside, dialect, stream(*parts, DONE), streamed=True, tools=tools)
-    told = dialect.stream(response.data)
-    assert ("".join([*_thoughts(response.data), "|", told.text]), told.finish) == (said, "stop")
+@pytest.mark.parametrize("form", FORMS)
+def test_unusual_forms_are_read_once(inside: Inside, dialect: Dialect, tools: bool, form: str) -> None:
+    script, streamed, said, thinks = FORMS[form]
+    data = _asked(inside, dialect, script, streamed=streamed, tools=tools).data
+    if dialect.name == "chat" and form in UNCHANGED:
+        assert b"BBB" in data and (b"Hm." in data) is thinks
+        return
+    told = dialect.stream(data) if streamed else dialect.whole(data)
+    assert (told.text, told.finish) == (said, "stop")
+    assert data.count(b"Hm.") == thinks if dialect.name == "chat" else told.thoughts is thinks
+
+
+@EACH
+@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
+def test_a_whole_call_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool) -> None:
+    script = stream(ROLE, event(completion(WHOLE_PLACES["arguments"], "tool_calls")), DONE)
+    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    assert (told.finish, told.whole_calls) == ("calls", [("write_file", {"path": "x", "content": "BBB"})])
 
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
@@ -373,41 +377,6 @@ def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dia
     assert dialect.stream(response.data).failed
 
 
-@EACH
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-def test_text_of_completions_is_content(inside: Inside, dialect: Dialect, streamed: bool, tools: bool) -> None:
-    said = [{"index": 0, "text": part, "finish_reason": None} for part in ("AAA", "BBB")]
-    last = {"index": 0, "text": "", "finish_reason": "stop"}
-    script: Script = stream(*(event({"choices": [entry]}) for entry in [*said, last]), DONE)
-    if not streamed:
-        script = [answer({"id": "c", "object": "text_completion", "choices": [{**last, "text": "AAABBB"}]})]
-    response = _asked(inside, dialect, script, streamed=streamed, tools=tools)
-    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
-    assert (told.text, told.finish) == ("AAABBB", "stop")
-
-
-@EACH
-def test_text_that_repeats_the_delta_is_read_once(inside: Inside, dialect: Dialect) -> None:
-    """Together sends both."""
-    parts = [event({"choices": [{"index": 0, "text": part, "delta": {"content": part}}]}) for part in ("AAA", "BBB")]
-    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=True)
-    assert dialect.stream(response.data).text == "AAABBB"
-
-
-@EACH
-@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_thinking_is_reasoning_and_refusal_parts_are_text(inside: Inside, dialect: Dialect, streamed: bool) -> None:
-    said = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "No."}]}
-    script: Script = stream(delta(said), finish(), DONE) if streamed else [answer(completion(said))]
-    response = _asked(inside, dialect, script, streamed=streamed, tools=True)
-    if dialect.name == "chat":  # forwarded unchanged
-        assert b"Hm." in response.data and b"No." in response.data
-        return
-    told = dialect.stream(response.data) if streamed else dialect.whole(response.data)
-    assert (told.text, told.thoughts) == ("No.", True)
-
-
 def _whole(message: Any = None, **choice: Any) -> bytes:
     return answer({"id": "c", "choices": [{"index": 0, "finish_reason": "stop", "message": message, **choice}]})
 
@@ -437,7 +406,7 @@ WHOLE_UNREADABLE: Mapping[str, bytes] = {
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("fault", WHOLE_UNREADABLE)
-def test_a_whole_answer_that_cannot_be_read_is_a_502(
+def test_an_unreadable_answer_is_a_502(
     inside: Inside, dialect: Dialect, streamed: bool, tools: bool, fault: str
 ) -> None:
     response = _asked(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
@@ -445,7 +414,7 @@ def test_a_whole_answer_that_cannot_be_read_is_a_502(
     assert dialect.error(response.data, 502).failed
 
 
-def test_an_event_that_all_clients_read_leaves_as_it_came(inside: Inside) -> None:
+def test_a_readable_event_is_unchanged(inside: Inside) -> None:
     """C1: only what a strict client could not read is written again."""
     parts = [ROLE, text("AAA"), _as_logprobs(b"1.50")(text("BBB")), text("\ud83d"), text("CCC"), finish(), DONE]
     given = _asked(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
@@ -457,13 +426,7 @@ def test_an_event_that_all_clients_read_leaves_as_it_came(inside: Inside) -> Non
 def test_the_model_server_is_closed_and_blamed(front: Front, dialect: Dialect, fault: str) -> None:
     """It need not generate what nobody reads, and the log and the metrics do not say `ok`."""
     gate = front.upstream.gate()
-    script: list[Action] = [
-        SSE,
-        *map(chunked, [ROLE, *[text("AAA ")] * 9]),
-        gate,
-        chunked(UNREADABLE[fault]),
-        Act.EXPECT_CLOSE,
-    ]
+    script: list[Action] = stream(ROLE, *[text("AAA ")] * 9, gate, UNREADABLE[fault], Act.EXPECT_CLOSE, ended=False)
     front.upstream.play(script)
     front.upstream.paths["/v1/models"] = [MODELS]
     broken = 'upstream_errors_total{kind="broken"}'
@@ -497,7 +460,7 @@ def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place:
     change, said = READ[fault]
     gate = front.upstream.gate()
     parts = [change(says("BBB")), *[says("CCC")] * 4]
-    script: list[Action] = [SSE, *map(chunked, [*before, *[says("AAA")] * 9]), gate]
+    script: list[Action] = stream(*before, *[says("AAA")] * 9, gate, ended=False)
     for part in parts:
         script += [0.01, chunked(part)]
     front.upstream.play([*script, *map(chunked, [*after, DONE]), LAST])

@@ -2,53 +2,16 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-from contextlib import closing
 from typing import Any
 
 import pytest
 
-from proxy.web.access import cors
 from tests.conftest import Front, Inside
 from tests.support.messages_ask import ask
-from tests.support.scripted import DONE, PATIENCE, ROLE, answer, chat, completion, finish, stream, text
+from tests.support.scripted import chat, text_reply, whole_reply
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
-
-
-def test_a_browser_is_told_what_it_may() -> None:
-    asked = {
-        "HTTP_ORIGIN": "http://localhost:5173",
-        "REQUEST_METHOD": "OPTIONS",
-        "HTTP_ACCESS_CONTROL_REQUEST_HEADERS": "authorization,content-type",
-        "HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK": "true",
-    }
-    said = cors(asked)
-    assert said["Access-Control-Allow-Origin"] == "http://localhost:5173" and said["Vary"] == "Origin"
-    assert "POST" in said["Access-Control-Allow-Methods"]
-    assert said["Access-Control-Allow-Headers"] == "authorization,content-type"
-    assert said["Access-Control-Allow-Private-Network"] == "true"
-    assert "Access-Control-Allow-Credentials" not in said
-    odd = cors({**asked, "HTTP_ACCESS_CONTROL_REQUEST_HEADERS": "a: b"})
-    assert "Access-Control-Allow-Headers" not in odd
-    assert set(cors({"HTTP_ORIGIN": "http://localhost", "REQUEST_METHOD": "POST"})) == {
-        "Access-Control-Allow-Origin",
-        "Access-Control-Expose-Headers",
-        "Vary",
-    }
-    assert cors({"REQUEST_METHOD": "OPTIONS"}) == {}
-
-
-def asked(port: int, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
-    """Status, headers and body, over a real socket."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
-        client.request(method, path, None if body is None else json.dumps(body).encode(), named)
-        response = client.getresponse()
-        data = response.read()
-        given = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, given, json.loads(data) if data.startswith(b"{") else data
 
 
 BAD = [
@@ -64,13 +27,14 @@ BAD = [
 @pytest.mark.parametrize("given", BAD)
 @pytest.mark.parametrize(("path", "body"), [(CHAT, chat(stream=False)), (MESSAGES, ask())], ids=["chat", "messages"])
 def test_a_strange_page_drives_no_model(front: Front, given: dict[str, str], path: str, body: Any) -> None:
-    """`text/plain` needs no leave of a browser's."""
-    front.upstream.play([answer(completion("a"))])
-    status, headers, said = asked(front.proxy.port, "POST", path, body, Content_Type="text/plain", **given)
+    """`text/plain` needs no preflight request."""
+    front.upstream.play(whole_reply("a"))
+    status, headers, said = front.proxy.ask("POST", path, body, Content_Type="text/plain", **given)
     assert status == 403 and front.upstream.seen == [] and front.upstream.asked == []
     assert "access-control-allow-origin" not in headers and headers["x-should-retry"] == "false"
-    assert ("type" in said and said["error"]["type"] == "permission_error") is (path == MESSAGES)
-    assert "origins" in said["error"]["message"]
+    told = json.loads(said)
+    assert ("type" in told and told["error"]["type"] == "permission_error") is (path == MESSAGES)
+    assert "origins" in told["error"]["message"]
 
 
 @pytest.mark.parametrize("given", BAD)
@@ -84,36 +48,43 @@ def test_a_strange_page_drives_no_model(front: Front, given: dict[str, str], pat
     ],
 )
 def test_a_strange_page_gets_nothing(front: Front, given: dict[str, str], method: str, path: str) -> None:
-    status, headers, _ = asked(front.proxy.port, method, path, **given)
+    status, headers, _ = front.proxy.ask(method, path, **given)
     assert status == 403 and "access-control-allow-origin" not in headers
     assert front.upstream.seen == [] and front.upstream.asked == []
 
 
 def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
-    front.upstream.play(stream(ROLE, text("a"), finish(), DONE), [answer(completion("b"))])
+    front.upstream.play(text_reply("a"), whole_reply("b"))
     page = "http://localhost:5173"
-    status, headers, _ = asked(
-        front.proxy.port,
+    status, headers, _ = front.proxy.ask(
         "OPTIONS",
         CHAT,
         Origin=page,
         Access_Control_Request_Method="POST",
         Access_Control_Request_Headers="content-type, x-api-key",
+        Access_Control_Request_Private_Network="true",
     )
     assert (status, headers["access-control-allow-origin"]) == (204, page)
+    assert (
+        headers["access-control-allow-private-network"] == "true" and "POST" in headers["access-control-allow-methods"]
+    )
+    assert "access-control-allow-credentials" not in headers
     assert headers["access-control-allow-headers"] == "content-type, x-api-key"
     assert set(headers["allow"].split(", ")) == {"POST", "OPTIONS"}
     for streamed in (True, False):
-        status, headers, _ = asked(front.proxy.port, "POST", CHAT, chat(stream=streamed), Origin=page)
+        status, headers, _ = front.proxy.ask("POST", CHAT, chat(stream=streamed), Origin=page)
         assert (status, headers["access-control-allow-origin"], headers["vary"]) == (200, page, "Origin")
-    # What is refused for another reason it may read too.
-    status, headers, _ = asked(front.proxy.port, "POST", CHAT, [], Origin=page)
+        assert "access-control-expose-headers" in headers and "access-control-allow-methods" not in headers
+    odd = front.proxy.ask("OPTIONS", CHAT, Origin=page, Access_Control_Request_Headers="a: b")[1]
+    assert "access-control-allow-headers" not in odd
+    # The page may also read a refusal for another reason.
+    status, headers, _ = front.proxy.ask("POST", CHAT, [], Origin=page)
     assert (status, headers["access-control-allow-origin"]) == (400, page)
 
 
-def test_what_is_no_page_notices_nothing(front: Front) -> None:
-    front.upstream.play([answer(completion("a"))])
-    status, headers, _ = asked(front.proxy.port, "POST", CHAT, chat(stream=False), Host="proxy.namespace.svc:8003")
+def test_a_client_without_an_origin_is_unaffected(front: Front) -> None:
+    front.upstream.play(whole_reply("a"))
+    status, headers, _ = front.proxy.ask("POST", CHAT, chat(stream=False), Host="proxy.namespace.svc:8003")
     assert status == 200 and not [name for name in headers if name.startswith("access-control")]
     assert "vary" not in headers
 

@@ -328,9 +328,24 @@ def chunked(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def stream(*events: bytes) -> list[Action]:
-    """Return the script of a whole stream, one write per event."""
-    return [SSE, *map(chunked, events), LAST]
+def stream(*events: Action, ended: bool = True) -> list[Action]:
+    """Return the script of a stream, one write per event; other actions are between them.
+
+    If it is not `ended`, its body lacks the last chunk.
+    """
+    return [SSE, *(chunked(each) if isinstance(each, bytes) else each for each in events), *([LAST] if ended else [])]
+
+
+def whole_reply(message: Mapping[str, object] | str, finish: str = "stop", **more: object) -> list[Action]:
+    """Return the script of a whole chat completion."""
+    return [answer(completion(message, finish, **more))]
+
+
+def text_reply(*parts: str | Gate | float, why: str = "stop", streamed: bool = True) -> list[Action]:
+    """Return the script of a reply with this text: streamed in these parts, or whole."""
+    if not streamed:
+        return whole_reply("".join(part for part in parts if isinstance(part, str)), why)
+    return stream(ROLE, *(text(part) if isinstance(part, str) else part for part in parts), finish(why), DONE)
 
 
 # Requests of clients.

@@ -107,7 +107,6 @@ def table(name: str, rows: Sequence[Row], keep: Path | None) -> Iterator[str]:
 
 
 def _flags(rules: str, folder: Path) -> tuple[str, ...]:
-    """The proxy's flags for these rules."""
     if not rules:
         return ()
     path = folder / "rules.yaml"
@@ -154,7 +153,6 @@ def fault_of(row: Row, direct: str, proxied: str) -> str:
 
 
 def line(cells: Sequence[str]) -> str:
-    """Return the cells in their columns."""
     return "  ".join(text.ljust(width) for text, width in zip(cells, WIDTHS, strict=True)).rstrip()
 
 

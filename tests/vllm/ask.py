@@ -49,7 +49,6 @@ class Side:
         return {name: value for name, value in body.items() if value is not None}
 
     def post(self, dialect: str, body: dict[str, Any]) -> Reply:
-        """Ask, and read the answer."""
         with session() as client:
             answer = client.post(self.url + PATHS[dialect], json=body, timeout=PATIENCE)
         return read(dialect, answer.status_code, answer.content)

@@ -49,10 +49,7 @@ ROWS: Mapping[str, Row] = {
     "the right parser": Row((*AUTO, "hermes"), HERMES, frozenset()),
     # What is scripted is not what the grammar of a forced tool lets through.
     "a wrong parser": Row(
-        (*AUTO, "hermes"),
-        CODER,
-        frozenset(("parser_leaves_text", "stream_swallows", "forced_unknown")),
-        "proxy",
+        (*AUTO, "hermes"), CODER, frozenset(("parser_leaves_text", "stream_swallows", "forced_unknown")), "proxy"
     ),
 }
 

@@ -108,7 +108,6 @@ class Row:
 
 
 def scripts() -> dict[str, Sequence[str]]:
-    """What the servers' models say."""
     return {name: said.turns for name, said in SAID.items()}
 
 

@@ -57,7 +57,6 @@ class Newcomer:
         self._variables |= {**pip, "PIP_NO_COMPILE": "1"}
 
     def types(self, command: str) -> Typed:
-        """Run a command to its end."""
         done = subprocess.run(
             self._shell(command),
             cwd=self.sources,
