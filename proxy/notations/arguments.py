@@ -53,8 +53,6 @@ _LEFT_BRACKETS = re.compile(r"[}\]]{0,2}")
 MAX_NAMES = 4
 # Characters to search for a name in a call with unreadable JSON.
 MAX_TO_NAME = 2_000
-# Maximum nesting of envelopes. {"tool_calls": [{"function": {…}}]} has three levels.
-MAX_ENVELOPES = 5
 
 
 class ArgumentReader(TagReader):
@@ -126,15 +124,13 @@ class ArgumentReader(TagReader):
         tools = [tool] if tool else [*self.tools]
         arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
         envelope = Schema()
-        for _ in range(MAX_ENVELOPES):
-            inner, envelope = envelope, Schema()
-            envelope.items = inner
-            envelope.properties = {
-                **{each.name: each.compiled for each in tools},
-                **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
-                **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), inner),
-                **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
-            }
+        envelope.items = envelope
+        envelope.properties = {
+            **{each.name: each.compiled for each in tools},
+            **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
+            **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), envelope),
+            **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
+        }
         return envelope
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
@@ -167,11 +163,9 @@ class ArgumentReader(TagReader):
                 arguments, end = Literals(inner, schema_of(tool)).whole(inner.blanks(0))
                 if not inner.at_end(end):
                     raise NoCall("more than an object")
-        if isinstance(arguments, str) and not arguments.strip():
-            return {}
         if isinstance(arguments, list) and len(arguments) == 1:
             arguments = arguments[0]
-        if arguments is None:
+        if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
             return {}
         if not isinstance(arguments, dict):
             raise NoCall("the arguments are no object")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from proxy.json import Json, JsonObject
+from proxy.json import Json, JsonObject, read_json
 from proxy.notations.source import NoCall
 from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
@@ -149,7 +148,7 @@ def _enveloped(value: JsonObject) -> Json:
     if len(value) > 1 or not isinstance(text, str) or key not in _TEXT_KEYS:
         return None
     try:
-        inner = json.loads(text)
+        inner = read_json(text)
     except ValueError:
         raise NoCall("a text") from None
     return inner if inner is not None else []

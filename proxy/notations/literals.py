@@ -65,9 +65,9 @@ class Literals(StringReader):
         text = self.source.text
         if self.strict and text.startswith(("{", "["), pos):
             try:
-                strict = _strictly(text, pos)
-                if strict and not (self.alone and self.closers and not self.source.match(self.closers, strict[1])):
-                    value, end, self.odd = strict
+                value, end, odd = _strictly(text, pos)
+                if not self.alone or not self.closers or self.source.match(self.closers, end):
+                    self.odd = odd
                     return value, end
             except json.JSONDecodeError as error:
                 cut = error.pos > self.source.size - MAX_CUT or "Unterminated" in error.msg
@@ -392,27 +392,27 @@ def _number(text: str) -> int | float:
     return number
 
 
-def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]] | None:
-    """Return the JSON value at a position, its end, and its oddities; None if a duplicate key has different values.
+def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]]:
+    """Return the JSON value at a position, its end, and its oddities.
 
-    Control characters in strings are allowed. Raise JSONDecodeError if the text is not JSON.
+    Control characters in strings are allowed. Raise JSONDecodeError if the text is not JSON, and NoCall if a key has
+    different values.
     """
-    differ = False
     odd = set[Oddity]()
 
     def members(pairs: list[tuple[str, Json]]) -> JsonObject:
-        nonlocal differ
         found = dict(pairs)
         if len(found) != len(pairs):
             odd.add(Oddity.DUPLICATE_KEY)
-            differ |= not all(same(found[key], value) for key, value in pairs)
+            if not all(same(found[key], value) for key, value in pairs):
+                raise NoCall("a key is there twice")
         return found
 
     decoder = json.JSONDecoder(
         strict=False, parse_int=integer, parse_float=verbatim, parse_constant=refuse, object_pairs_hook=members
     )
     value, end = decoder.raw_decode(text, start)
-    return None if differ else (value, end, odd)
+    return value, end, odd
 
 
 @functools.lru_cache(maxsize=4)

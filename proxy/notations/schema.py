@@ -49,7 +49,7 @@ class Schema:
 
     own_types: frozenset[str] = ALL_TYPES
     values: tuple[Json, ...] | None = None
-    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    words: dict[str, list[str]] = field(default_factory=dict)
     properties: Mapping[str, Schema] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
     others: Schema | None = None
@@ -67,14 +67,18 @@ class Schema:
 
         Use this to choose a reading of a text, never to validate a value.
         """
+        return self.walked() or (frozenset() if self is NOTHING else ALL_TYPES)
+
+    def walked(self) -> frozenset[str]:
+        """Return the types that the schema and all its parts allow; none if they contradict each other."""
         if self._types is None:
             self._types = frozenset()  # a cycle adds no type
             allowed = self.own_types
             for group in self.groups:
-                allowed &= frozenset().union(*(choice.types for choice in group))
+                allowed &= frozenset().union(*(choice.walked() for choice in group))
             for part in self.parts:
-                allowed &= part.types or ALL_TYPES
-            self._types = allowed or ALL_TYPES
+                allowed &= part.walked()
+            self._types = allowed
         return self._types
 
     def all_parts(self, chosen: Callable[[Group], Iterable[Schema]] = iter) -> tuple[Schema, ...]:
@@ -97,7 +101,7 @@ class Schema:
 
 Group: TypeAlias = tuple[Schema, ...]
 # The schemas that allow every value, and no value.
-ANYTHING, NOTHING = Schema(), Schema(own_types=frozenset(), _types=frozenset())
+ANYTHING, NOTHING = Schema(), Schema(own_types=frozenset())
 
 
 def or_anything(schema: Schema | None) -> Schema:
@@ -110,7 +114,7 @@ def compile_schema(schema: JsonObject) -> Schema:
     compiler = _Compiler(schema)
     compiled = compiler.compile(schema)
     for each in compiler.known.values():
-        assert each.types  # known from now on: a later walk could be too deep
+        each.walked()  # now, because a later walk could be too deep
     return compiled
 
 
@@ -131,9 +135,7 @@ class _Compiler:
         known = self.known.get(id(schema))
         if known is not None:
             return known
-        if not isinstance(schema, dict):
-            return ANYTHING
-        if len(self.known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
+        if not isinstance(schema, dict) or len(self.known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
             return ANYTHING
         found = self.known[id(schema)] = Schema()
         self._depth += 1
@@ -144,10 +146,9 @@ class _Compiler:
     def _fill(self, compiled: Schema, schema: JsonObject) -> None:
         if "const" in schema or as_list(schema.get("enum")):
             compiled.values = (schema["const"],) if "const" in schema else tuple(as_list(schema["enum"]))
-            words = dict.fromkeys(value for value in compiled.values if isinstance(value, str))
-            compiled.words = {word.casefold(): () for word in words}
-            for word in words:
-                compiled.words[word.casefold()] += (word,)
+            for word in compiled.values:
+                if isinstance(word, str):
+                    compiled.words.setdefault(word.casefold(), []).append(word)
         compiled.own_types = _own_types(schema, compiled.values)
         limits = ((name, schema.get(name)) for name in LIMITS)
         compiled.limits = tuple((name, limit) for name, limit in limits if type(limit) in (int, float))  # type: ignore[misc]

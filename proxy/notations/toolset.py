@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -86,8 +86,8 @@ class ToolSet:
 
     `resolve` maps a name from the model to the tool it means, or to None. It compares in the following order, and stops
     at the first step that exactly one tool passes (contract C3, F36): exact; known prefix, suffix or token residue
-    stripped; Kimi's id with underscores (F8); repeated name (F39); letter case; `-`, `_` and `.`. It never guesses by
-    similarity. `listed` is the request's own list of tools.
+    stripped; letter case; `-`, `_`, `\\_` and `.`; Kimi's id with underscores (F8); repeated name (F39). It never
+    guesses by similarity. `listed` is the request's own list of tools.
     """
 
     def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:
@@ -124,29 +124,24 @@ class ToolSet:
 
     def _resolve_respelled(self, name: str) -> Tool | None:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
-        short = self._by_spelling[0].get(bare, [])
-        if bare in self._exact or len(short) == 1:
-            return self._exact.get(bare) or short[0]
+        for spell, tools in self._by_spelling.items():
+            if alike := tools.get(spell(bare)):
+                return alike[0] if len(alike) == 1 else None
         if (kimi := _UNDERSCORED.match(bare)) and kimi["bare"] in self._exact:
             # Unless a part of it is a name, too.
             others = {bare.rpartition("_")[0], bare.removeprefix("functions_")}
             if not self._exact.keys() & others:
                 return self._exact[kimi["bare"]]
         # The text only repeats a name: `readread`, `read.read`.
-        repeated = [tool for tool in self if re.fullmatch(rf"({re.escape(tool.name)})(?:\.?\1)+", bare)]
-        if len(repeated) == 1:
-            return repeated[0]
-        for tools, spelled in zip(self._by_spelling[1:], (bare.casefold(), fold(bare)), strict=True):
-            if alike := tools.get(spelled):
-                return alike[0] if len(alike) == 1 else None
-        return None
+        repeated = [tool for tool in self.begun(bare) if re.fullmatch(rf"({re.escape(tool.name)})(?:\.?\1)+", bare)]
+        return repeated[0] if len(repeated) == 1 else None
 
     @cached_property
-    def _by_spelling(self) -> list[dict[str, list[Tool]]]:
+    def _by_spelling(self) -> dict[Callable[[str], str], dict[str, list[Tool]]]:
         """The tools by their short names, by case-folded names, and by names without separators."""
-        tables: list[dict[str, list[Tool]]] = [{}, {}, {}]
+        tables: dict[Callable[[str], str], dict[str, list[Tool]]] = {short_name: {}, str.casefold: {}, fold: {}}
         for tool in self:
-            for table, spell in zip(tables, (short_name, str.casefold, fold), strict=True):
+            for spell, table in tables.items():
                 table.setdefault(spell(tool.name), []).append(tool)
         return tables
 
@@ -193,8 +188,8 @@ def is_torn(key: str, value: object) -> bool:
 
 
 def fold(name: str) -> str:
-    """Return a name or key without letter case and separators."""
-    return name.casefold().translate(_SEPARATORS)
+    """Return a name or key without letter case and separators. Markdown may escape an underscore: `read\\_file`."""
+    return name.casefold().replace(r"\_", "").translate(_SEPARATORS)
 
 
 def respelled(key: str, names: Iterable[str]) -> str | None:

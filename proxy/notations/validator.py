@@ -167,6 +167,6 @@ def _inner(schema: Schema, place: str | int) -> Schema | None:
 
 
 def children(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """Return the schemas of the member or item at a place, from those of the value that allow it and restrict it."""
-    found = (_inner(schema, place) for schema in schemas)
-    return tuple(inner for inner in found if inner and inner.types)
+    """Return the schemas of the member or item at a place, from those of the value that declare or restrict it."""
+    found = ((_inner(schema, place), place in schema.properties) for schema in schemas)
+    return tuple(inner for inner, declared in found if inner and (declared or inner.types))

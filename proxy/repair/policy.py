@@ -42,7 +42,6 @@ ITEMS = "[]"
 
 _RENAMES_TOOL = frozenset(("rename_tool", "convert_tool_to_write"))
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-_GLOB_MARK = re.compile(r"[*?\[]")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 # A place in the arguments: an object and a key, or a list and an index.
@@ -99,13 +98,9 @@ def applies_to_model(rule: ToolRule, model: str) -> bool:
 
 def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool) -> tuple[ToolRule, ...]:
     """Return the rules for one tool's calls, in order."""
-
-    def is_named(glob: str) -> bool:
-        name = tool_name if case_sensitive else tool_name.casefold()
-        glob = glob if case_sensitive else glob.casefold()
-        return name == glob or (_GLOB_MARK.search(glob) is not None and fnmatchcase(name, glob))
-
-    return tuple(rule for rule in rules if is_named(rule.tool))
+    spelled = str if case_sensitive else str.casefold
+    name = spelled(tool_name)
+    return tuple(rule for rule in rules if name == spelled(rule.tool) or fnmatchcase(name, spelled(rule.tool)))
 
 
 def touched(rules: Iterable[ToolRule]) -> frozenset[str]:

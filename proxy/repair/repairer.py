@@ -92,12 +92,11 @@ class Repairer:
         values, steps = apply_fixes(call.values, call.tool.compiled, FIXES)
         if not isinstance(values, dict) or not steps:
             return call
-        places = (f" (at {step.path})" if step.path else "" for step in steps)
-        done = (
-            Repair(step.fix.id, dump(step.before), dump(step.after), step.fix.why + place, call.name)
-            for step, place in zip(steps, places, strict=True)
-        )
-        return _Call(call.name, call.tool, values, (*call.fixes, *done))
+        fixes = [*call.fixes]
+        for step in steps:
+            why = f"{step.fix.why} (at {step.path})" if step.path else step.fix.why
+            fixes.append(Repair(step.fix.id, dump(step.before), dump(step.after), why, call.name))
+        return _Call(call.name, call.tool, values, tuple(fixes))
 
     def _by_rules(self, call: _Call, *, missing: bool = False) -> _Call:
         """Apply the rules of the user's file; those about missing values only if `missing`."""

@@ -24,7 +24,7 @@ _STRUCTURED = {
 
 def reasons() -> dict[str, str]:
     """Return the sentence for each rejection label."""
-    return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
+    return {rejection.label: rejection.sentence for rejection in Rejection} | _STRUCTURED
 
 
 @dataclass(frozen=True, slots=True)
