@@ -91,7 +91,7 @@ def policy_of(repairer: Repairer, written: str, *, hold: bool) -> Policy:
     hold = hold or renames((*rules, *repairer.fallback_rules(name)))
     if tool is None:
         # The rest of the name may be the arguments: `bash{"command": "ls"}`.
-        return Policy(hold=hold or (_NO_NAME.search(written) is not None and repairer.tools.begun(written) is not None))
+        return Policy(hold=hold or (_NO_NAME.search(written) is not None and bool(repairer.tools.begun(written))))
     return Policy(tool.compiled.all_parts(), frozenset(tool.required), touched(rules), keeps, hold)
 
 
@@ -331,8 +331,7 @@ def _takes_all(schema: Schema, known: dict[Schema, bool], *, limited: bool) -> b
     if schema not in known:
         known[schema] = False
         known[schema] = (
-            not schema.never
-            and schema.values is None
+            schema.values is None
             and "string" in schema.own_types
             and not (limited and schema.limits)
             and all(_takes_all(part, known, limited=limited) for part in schema.parts)

@@ -11,9 +11,9 @@ from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls, shapes
 from proxy.notations.literals import CLOSING, STRICT, BareLiterals, Literals, PythonLiterals, typed
-from proxy.notations.schema import ALL_TYPES, ANYTHING, Schema
+from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
-from proxy.notations.strings import NOT_ODD
+from proxy.notations.strings import Oddity
 from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
 from proxy.notations.toolset import Tool, ToolSet
 
@@ -35,7 +35,6 @@ _BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:
 _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
 )
-_NAMESPACED = re.compile(r"(?:(?:functions|default_api|google|mcp|tools?|api)[.:/])*(?P<N>[\w-]+?)(?:[.!:]\d{1,6})?")
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
 _NAME_GOES_ON = re.compile(r":\w*")
 _CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
@@ -54,8 +53,6 @@ _LEFT_BRACKETS = re.compile(r"[}\]]{0,2}")
 MAX_NAMES = 4
 # Characters to search for a name in a call with unreadable JSON.
 MAX_TO_NAME = 2_000
-# Maximum nesting of envelopes. {"tool_calls": [{"function": {…}}]} has three levels.
-MAX_ENVELOPES = 5
 
 
 class ArgumentReader(TagReader):
@@ -76,10 +73,8 @@ class ArgumentReader(TagReader):
         self._strict, self._read_value = True, False
 
     def tool(self, name: str) -> Tool | None:
-        """Return the offered tool with this name, ignoring the namespaces and counters that models add."""
+        """Return the offered tool with this name."""
         tool = self.tools.resolve(name)
-        if tool is None and (bare := _NAMESPACED.fullmatch(name)):
-            tool = self.tools.resolve(bare["N"])
         self.astray, self.offered = tool is None, self.offered or tool is not None
         return tool
 
@@ -98,10 +93,10 @@ class ArgumentReader(TagReader):
         calls = []
         for shape, span in zip(found, _item_spans(self.source.text, pos, end, len(found), value), strict=True):
             tool = self.tool(shape.name)
-            arguments = without_residue(self.object(shape.arguments, tool))
+            arguments = self.object(shape.arguments, tool)
             call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, told=literals.is_told)
             call.odd = literals.oddities
-            call.json, call.in_list, call.completed = shape.says_name, isinstance(value, list), literals.completed
+            call.json, call.in_list = shape.says_name, isinstance(value, list)
             calls.append(call)
         return calls, end
 
@@ -128,16 +123,14 @@ class ArgumentReader(TagReader):
         tool = self.tools.resolve(found.group(1)) if found else None
         tools = [tool] if tool else [*self.tools]
         arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
-        envelope = Schema(own_types=ALL_TYPES)
-        for _ in range(MAX_ENVELOPES):
-            inner, envelope = envelope, Schema(own_types=ALL_TYPES)
-            envelope.items = inner
-            envelope.properties = {
-                **{each.name: each.compiled for each in tools},
-                **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
-                **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), inner),
-                **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
-            }
+        envelope = Schema()
+        envelope.items = envelope
+        envelope.properties = {
+            **{each.name: each.compiled for each in tools},
+            **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
+            **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), envelope),
+            **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
+        }
         return envelope
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:
@@ -156,32 +149,27 @@ class ArgumentReader(TagReader):
             raise
         return value, end
 
-    def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
+    def json_arguments(self, at: int, tool: Tool | None, literals: Literals | None = None) -> JsonArguments:
         """Return the arguments object of a call, and its end."""
-        return self._arguments_of(Literals(self.source, schema_of(tool), CLOSING), at, tool)
-
-    def _arguments_of(self, literals: Literals, at: int, tool: Tool | None) -> JsonArguments:
+        literals = literals or Literals(self.source, schema_of(tool), CLOSING)
         value, end = self.whole(literals, at)
-        arguments = without_residue(self.object(value, tool))
-        return JsonArguments(arguments, end, literals.is_told, literals.completed, literals.oddities)
+        return JsonArguments(self.object(value, tool), end, literals.is_told, literals.oddities)
 
     def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
         """Return arguments as an object. Decode a JSON string, and unwrap a list with one item."""
         for _ in range(2):
             if isinstance(arguments, str) and arguments.strip():
-                inner = Source(arguments, True)
+                inner = Source(arguments)
                 arguments, end = Literals(inner, schema_of(tool)).whole(inner.blanks(0))
                 if not inner.at_end(end):
                     raise NoCall("more than an object")
-        if isinstance(arguments, str) and not arguments.strip():
-            return {}
         if isinstance(arguments, list) and len(arguments) == 1:
             arguments = arguments[0]
-        if arguments is None:
+        if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
             return {}
         if not isinstance(arguments, dict):
             raise NoCall("the arguments are no object")
-        return arguments
+        return without_residue(arguments)
 
     # -- a name, then arguments -------------------------------------------------------------------------------------
 
@@ -202,9 +190,11 @@ class ArgumentReader(TagReader):
         name, at, call_id = found.group(), source.blanks(found.end()), ""
         if source.starts(_INKLING, at):
             return self.wrapped(at, 1)
-        cut = source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at)
-        if cut and (split := self.tools.split(name)):  # the opening tag of the first key is missing
-            name, at = split[0].name, found.end() - len(split[1])
+        if source.text.startswith("<", at) and self.tools.resolve(name) is None and source.match(_KEY_TAG, at):
+            for tool in self.tools.begun(name):  # the opening tag of the first key may be missing (F7)
+                if (key := name.removeprefix(tool.name)) in tool.properties:
+                    name, at = tool.name, found.end() - len(key)
+                    break
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
             return self._call_or_name(at, opener, names + 1)
@@ -249,7 +239,7 @@ class ArgumentReader(TagReader):
         read = self._read_arguments(at, tool, opener)
         if not read.value and (not sign or sign not in '{(`"') and (tool is None or tool.required or not opener):
             raise NoCall("the arguments are missing")
-        call = Call(tool, name, read.value, start, read.end, id=call_id, completed=read.completed, told=read.told)
+        call = Call(tool, name, read.value, start, read.end, id=call_id, told=read.told)
         call.bare, call.odd = True, read.odd
         return [call], read.end
 
@@ -260,8 +250,8 @@ class ArgumentReader(TagReader):
         gemma = opener is not None and opener.closers[:1] in _GEMMA_ENDS
         if sign == "{" and gemma:
             literals, self.delimited = BareLiterals(source, schema_of(tool), CLOSING), True
-            read = self._arguments_of(literals, at, tool)
-            read = read._replace(odd=NOT_ODD)
+            read = self.json_arguments(at, tool, literals)
+            read = read._replace(odd=read.odd & {Oddity.CLOSERS})  # keys without quotation marks are the rule here
             return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
         if sign == "{" or (sign == '"' and tool and not alone):
             return self.json_arguments(at, tool)
@@ -272,12 +262,12 @@ class ArgumentReader(TagReader):
         if sign == "(":
             if opener is NO_OPENER and not self.exact:
                 raise NoCall("code")
-            return JsonArguments(*self.parenthesised(at, tool, python=not gemma), False, False)
+            return JsonArguments(*self.parenthesised(at, tool, python=not gemma))
         pair = opener and opener.tag and tool and sign and sign != "`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
-            return JsonArguments(*self.tag_values(at, tool), False, False)
+            return JsonArguments(*self.tag_values(at, tool))
         if sign == "" or (opener and self.closer(at, opener) >= 0):
-            return JsonArguments({}, at, False, False)
+            return JsonArguments({}, at)
         raise NoCall("the arguments were expected")
 
     # -- Python -----------------------------------------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from proxy.json import Json, JsonObject
+from proxy.json import Json, JsonObject, read_json
 from proxy.notations.source import NoCall
 from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
@@ -25,11 +24,10 @@ _USUAL = {"name": _ARGUMENTS, "tool_name": (*_ARGUMENTS, "tool_input"), "functio
 class Call:
     """A call read from text[start:end]. `tool` is None if no tool named `written` is offered.
 
-    `loose`: it counts only as the whole reply. `completed`: closing brackets were missing. `told`: the end of a
-    string was inferred from the following text. `json`: it is an object with a key for its name. `tagged`: its name is
-    in a tag. `closed_itself`: its own end tag was found. `bare`: it is a name followed by arguments. `in_list`: it is a
-    list item. `unclosed`: its wrapper was opened by a token that needs no closer, and none was found. `odd`: how its
-    JSON deviates from the standard.
+    `loose`: it counts only as the whole reply. `told`: the end of a string was inferred from the following text.
+    `json`: it is an object with a key for its name. `tagged`: its name is in a tag. `closed_itself`: its own end tag
+    was found. `bare`: it is a name followed by arguments. `in_list`: it is a list item. `unclosed`: its wrapper was
+    opened by a token that needs no closer, and none was found. `odd`: how its JSON deviates from the standard.
     """
 
     tool: Tool | None
@@ -39,7 +37,6 @@ class Call:
     end: int
     loose: bool = False
     id: str = ""
-    completed: bool = False
     told: bool = False
     json: bool = False
     tagged: bool = False
@@ -78,14 +75,11 @@ class Opener:
 
 
 class JsonArguments(NamedTuple):
-    """JSON arguments: their end, whether a string's end was inferred (`told`), whether brackets were missing
-    (`completed`), and deviations from standard JSON (`odd`).
-    """
+    """JSON arguments: their end, whether a string's end was inferred (`told`), and deviations from standard JSON."""
 
     value: JsonObject
     end: int
-    told: bool
-    completed: bool
+    told: bool = False
     odd: frozenset[Oddity] = NOT_ODD
 
 
@@ -154,7 +148,7 @@ def _enveloped(value: JsonObject) -> Json:
     if len(value) > 1 or not isinstance(text, str) or key not in _TEXT_KEYS:
         return None
     try:
-        inner = json.loads(text)
+        inner = read_json(text)
     except ValueError:
         raise NoCall("a text") from None
     return inner if inner is not None else []

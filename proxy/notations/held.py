@@ -8,9 +8,8 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.judge import Copied, Judge, Listing, StringGoesOn
-from proxy.notations.reader import CallReader
 from proxy.notations.reply import BLANKS, Kind, Reply
-from proxy.notations.rows import Rows
+from proxy.notations.rows import RowReader
 from proxy.notations.signs import BARE, BARES, HEADER, MESSAGE_ENDS, STRONG_WHOLE, row_name
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Piece
@@ -62,7 +61,7 @@ class HeldReply(Reply):
             self._tried = size
         steps = MAX_STEPS * size + MORE_STEPS
         source = Source(stream.text, stream.final, steps)
-        reader = CallReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)
+        reader = RowReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
             if self._kind is Kind.TOKENS:
                 return self._read_tokens(reader, start)
@@ -89,7 +88,7 @@ class HeldReply(Reply):
         self._unknown = False
         return True
 
-    def _read_tokens(self, reader: CallReader, start: int) -> bool:
+    def _read_tokens(self, reader: RowReader, start: int) -> bool:
         """Drop end-of-turn tokens at the end of the reply. Raise NoCall if text follows."""
         stream, end = self._stream, reader.skip_left(start, after_calls=False)
         if end < len(stream.text) or not stream.final:
@@ -109,7 +108,7 @@ class HeldReply(Reply):
 
     # -- which calls count ------------------------------------------------------------------------------------------
 
-    def _counting(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
+    def _counting(self, reader: RowReader, start: int) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak evidence. Raise NoCall if none counts."""
         judge = Judge(reader, self._copies)
         calls, end, weak = self._reading(reader, start)
@@ -131,18 +130,19 @@ class HeldReply(Reply):
             raise NoCall("its notation is off for this model", Rejection.FORMAT_OFF)
         return calls, end, weak
 
-    def _reading(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
+    def _reading(self, reader: RowReader, start: int) -> tuple[list[Call], int, bool]:
         """Return the calls that begin at a position, their end, and whether they are weak evidence."""
-        rows = Rows(reader)
+        if self._kind is Kind.FIRST:
+            return *reader.first(start, self._forced), True
         if self._kind is not Kind.STRONG:
-            return *(rows.first(start, self._forced) if self._kind is Kind.FIRST else rows.row([], start)), True
+            return *reader.row([], start), True
         calls, end = reader.read_strong(start)
         if reader.in_doubt and not self._stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         if reader.closed:
             return calls, end, False
         try:
-            return *rows.row(calls, end), True
+            return *reader.row(calls, end), True
         except NoCall as refusal:
             whole = closed_calls(calls, refusal)
             if reader.skip_left(whole[-1].end) == reader.source.size:
@@ -158,7 +158,7 @@ class HeldReply(Reply):
 
     # -- when none counts -------------------------------------------------------------------------------------------
 
-    def _refuse_reading(self, reader: CallReader, refusal: NoCall) -> bool:
+    def _refuse_reading(self, reader: RowReader, refusal: NoCall) -> bool:
         """Continue after held text without a call; return whether there is more to do."""
         stream, start, end, kind = self._stream, self._held, refusal.end, self._kind
         self._refused(start, refusal)
@@ -278,7 +278,7 @@ class HeldReply(Reply):
     def _read_broken(self) -> bool:
         """Wait for the text after an unreadable call. Report the call if only its closers follow."""
         stream, held = self._stream, self._held
-        behind = Rows(self._reader()).behind_broken(held)
+        behind = self._reader().behind_broken(held)
         if behind == len(stream.text) and not stream.final:
             raise NeedMore
         if behind == len(stream.text) and self._stopped and not self._copies.shows(stream.text[held:]):

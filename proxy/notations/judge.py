@@ -13,6 +13,7 @@ from proxy.notations.reader import CallReader, missing
 from proxy.notations.schema import ALL_TYPES
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
+from proxy.notations.strings import Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.toolset import Tool
 from proxy.notations.validator import Validator, children
@@ -82,7 +83,7 @@ class Judge:
             self._check_weak(calls, place)
             return
         self._check_told(calls, place)
-        if any(call.completed for call in calls) and (not place.stopped or missing(calls)):
+        if any(Oddity.CLOSERS in call.odd for call in calls) and (not place.stopped or missing(calls)):
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         self._check_surroundings(place)
         if calls[-1].unclosed:

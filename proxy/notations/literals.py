@@ -6,13 +6,12 @@ import functools
 import json
 import math
 import re
-from typing import Any
 
 import regex
 
 from proxy.json import Json, JsonObject, integer, is_deep, refuse, verbatim
 from proxy.notations.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
-from proxy.notations.source import NeedMore, NoCall, Source
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens
 from proxy.notations.string_escapes import unescaped
 from proxy.notations.strings import MARKS, TYPOGRAPHIC, Oddity, Open, StringReader
 from proxy.notations.tables import ARGUMENT_WORDS, STRONG
@@ -23,12 +22,10 @@ MAX_DEPTH = 100
 # Steps charged for each member of an object.
 MEMBER_STEPS = 16
 MAX_KEY = 200
-# Steps allowed for reading a literal: per character, plus a constant.
-LITERAL_STEPS, MORE_STEPS = 8, 5_000
 # The first string has single quotation marks: Python printed the value.
 _PRINTED = re.compile(r"[\s{\[(]*+'")
 # String delimiters that are single tokens.
-TOKENS = ('<|"|>', "<escape>", '<|\\"|>')
+DELIMITERS = Tokens(('<|"|>', "<escape>", '<|\\"|>'))
 # The end of a string that shows a call up to the delimiter of a value.
 _OPENED = re.compile(r"(?:<\|tool_call>|<start_function_call>)call:[\w.-]+\{[^<>]*:\Z")
 _WORDS: dict[str, Json] = {
@@ -51,13 +48,6 @@ _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 # Maximum length of a truncated word, number sign or escape.
 MAX_CUT = 8
 STRICT = json.JSONDecoder(strict=False, parse_int=integer, parse_float=verbatim, parse_constant=refuse)
-# Unquoted text up to a comma before another key, or to the end of the call.
-_PYTHON_TEXT = regex.compile(
-    r"(?!,)"
-    r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+",
-    regex.S,
-)
-_GEMMA_TEXT = regex.compile(r"[^,}\]\n<]+")
 _PREFIXED_TEXT = re.compile(r"[A-Za-z]{1,2}[\"']")
 _CALLED = re.compile(r"[A-Za-z_]\w*\.?\w*\(.*\)")
 _QUOTED = re.compile(r"[\"'+]|^\w+\(")
@@ -66,16 +56,18 @@ MAX_NESTED = 64
 
 
 class Literals(StringReader):
-    """Reader of values at positions in a source."""
+    """Reader of values at positions in a source. `_bare` is the pattern of strings without quotation marks, if any."""
+
+    _bare: regex.Pattern[str] | None = None
 
     def whole(self, pos: int) -> tuple[Json, int]:
         """Return the value at a position and its end. Strict JSON is tried first."""
         text = self.source.text
         if self.strict and text.startswith(("{", "["), pos):
             try:
-                strict = _strictly(text, pos)
-                if strict and not (self.alone and self.closers and not self.source.match(self.closers, strict[1])):
-                    value, end, self.odd = strict
+                value, end, odd = _strictly(text, pos)
+                if not self.alone or not self.closers or self.source.match(self.closers, end):
+                    self.odd = odd
                     return value, end
             except json.JSONDecodeError as error:
                 cut = error.pos > self.source.size - MAX_CUT or "Unterminated" in error.msg
@@ -121,7 +113,7 @@ class Literals(StringReader):
             if source.final:
                 raise NoCall("a value was expected")
             raise NeedMore
-        if token := next((token for token in TOKENS if source.starts(token, pos)), None):
+        if token := source.token(DELIMITERS, pos):
             return self._between(token, pos + len(token))
         sign = source.text[pos]
         self._for_text |= sign in "{[(" and schema.types == {"string"}
@@ -153,8 +145,15 @@ class Literals(StringReader):
         return self.bare(pos)
 
     def bare(self, pos: int) -> tuple[str, int]:
-        """Return a string without quotation marks and its end."""
-        raise NoCall("a value was expected")
+        """Return the unquoted text at a position, and its end."""
+        found = self._bare and self.source.match(self._bare, pos)
+        if not found or not found.group().strip() or "{" in found.group():
+            raise NoCall("a value was expected")
+        text = found.group().strip()
+        if text in ("...", "…") or text in self.schema.properties:
+            raise NoCall("the value is only a name")
+        self.bares.add(text)
+        return text, found.end()
 
     def _between(self, token: str, start: int) -> tuple[str, int]:
         """Return a string up to the token that ends it."""
@@ -165,7 +164,10 @@ class Literals(StringReader):
         if end < 0 or self.source.match(_FOLLOWS, end + len(token)) is None:
             self.in_string = True
             raise NoCall("a string without its end")
-        return self.source.text[start:end], end + len(token)
+        text = self.source.text[start:end]
+        if token == "<escape>":  # FunctionGemma delimits values of every type this way
+            self.bares.add(text)
+        return text, end + len(token)
 
     # -- objects and lists ------------------------------------------------------------------------------------------
 
@@ -173,17 +175,15 @@ class Literals(StringReader):
         self, pos: int, close: str, schema: Schema, assign: tuple[str, ...] = (":", "=>", "=")
     ) -> tuple[JsonObject, int]:
         """Return the members of an object up to its closing bracket, which may be missing at the reply's end."""
-        source, values, key, comma = self.source, JsonObject(), "", False
+        source, values, key = self.source, JsonObject(), ""
         declared = schema.all_keys()
         self._open.append(Open(close, schema, declared=declared, keys={*declared}))
         while True:
-            pos = self._next(pos)
-            if pos >= source.size:
-                return values, self._cut(pos, comma=comma)
+            pos, comma = self._next_part(pos, begun=bool(values))
+            if comma is None:
+                self.lost_comma |= self._ended_by_comma and isinstance(values.get(key), str)
+                return values, pos
             sign = source.text[pos]
-            if sign == close:
-                self.lost_comma |= comma and isinstance(values.get(key), str)
-                return values, self._close(pos + 1)
             if sign == "{" and not values and close == "}":  # doubled braces
                 inner, pos = self.value(pos, schema)
                 values = inner if isinstance(inner, dict) else values
@@ -195,16 +195,30 @@ class Literals(StringReader):
                 if not isinstance(items, list):
                     items = values[key] = [items]
                 items.append(value)
-                comma = False
                 continue
-            if sign == "," and values and not comma:
-                pos, comma = pos + 1, True
-                continue
-            if values and sign in "<[]`" and self.closers and source.match(self.closers, pos):
-                return values, self._cut(pos)
             self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
-            apart, comma = comma or not values, False
-            key, pos = self._read_member(pos, assign, values, apart=apart)
+            key, pos = self._read_member(pos, assign, values, apart=comma or not values)
+
+    def _next_part(self, pos: int, *, begun: bool) -> tuple[int, bool | None]:
+        """Return the position of the next member or item of the open bracket, and whether a comma precedes it.
+
+        At the end of the bracket, return the position after it, and None. `begun`: the bracket has a part already.
+        """
+        source, comma = self.source, False
+        while True:
+            pos = self._next(pos)
+            if pos >= source.size:
+                return self._cut(pos, comma=comma), None
+            sign = source.text[pos]
+            if sign == self._open[-1].close:
+                self._ended_by_comma = comma
+                self._open.pop()
+                return pos + 1, None
+            if begun and sign in "<[]}`" and self.closers and source.match(self.closers, pos):
+                return self._cut(pos), None
+            if sign != "," or comma or not begun:
+                return pos, comma
+            pos, comma = pos + 1, True
 
     def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
         """Read a key and its value into `values`; return the key and where the value ends. `apart`: after a comma."""
@@ -222,6 +236,8 @@ class Literals(StringReader):
             # Only an earlier string could extend to here.
             self._undeclared |= bool(opened.declared) and opened.has_text
             self._strayed |= any(key in each.keys for each in self._open)
+        if self.bares and self._undeclared:
+            raise NoCall("an undeclared key may be part of the text before it")
         schema = _member(opened.schema, key)
         if schema is ANYTHING and key in ARGUMENT_WORDS and not values:  # unwrap {"arguments": {…}}
             schema = opened.schema
@@ -234,11 +250,6 @@ class Literals(StringReader):
             self.odd.add(Oddity.LOST_COMMAS)
         return key, pos
 
-    def _close(self, pos: int) -> int:
-        """Close the last bracket; return the position."""
-        self._open.pop()
-        return pos
-
     def _cut(self, pos: int, *, comma: bool = False) -> int:
         """Close the last bracket, which is missing; return the position. Raise NoCall after a comma."""
         if not self.source.final and pos >= self.source.size:
@@ -249,16 +260,17 @@ class Literals(StringReader):
         if comma:
             raise NoCall("a value was expected")
         self.odd.add(Oddity.CLOSERS)
-        return self._close(pos)
+        self._ended_by_comma = False
+        self._open.pop()
+        return pos
 
     def _key(self, pos: int, close: str) -> tuple[str, int]:
         source = self.source
-        for token in TOKENS:
-            if source.starts(token, pos):
-                end = source.find(token, pos + len(token))
-                if end < 0 or end - pos > MAX_KEY:
-                    raise NoCall("a key was expected")
-                return source.text[pos + len(token) : end], end + len(token)
+        if token := source.token(DELIMITERS, pos):
+            end = source.find(token, pos + len(token))
+            if end < 0 or end - pos > MAX_KEY:
+                raise NoCall("a key was expected")
+            return source.text[pos + len(token) : end], end + len(token)
         sign = source.text[pos]
         if sign in MARKS and sign != "`":
             if MARKS[sign] in TYPOGRAPHIC:
@@ -275,26 +287,15 @@ class Literals(StringReader):
 
     def items(self, pos: int, close: str, schema: Schema) -> tuple[list[Json], int]:
         """Return the items of a list up to its closing bracket, which may be missing at the reply's end."""
-        source, items, each = self.source, list[Json](), _items_of(schema)
+        items, each = list[Json](), _items_of(schema)
         self._open.append(Open(close, schema, listed=True, declared=each.all_keys()))
-        comma = False
         while True:
-            pos = self._next(pos)
-            if pos >= source.size:
-                return items, self._cut(pos, comma=comma)
-            sign = source.text[pos]
-            if sign == close:
-                self._ended_by_comma = comma
-                return items, self._close(pos + 1)
-            if items and sign == "," and not comma:
-                pos, comma = pos + 1, True
-                continue
-            if items and sign in "<[}" and self.closers and source.match(self.closers, pos):
-                return items, self._cut(pos)
+            pos, comma = self._next_part(pos, begun=bool(items))
+            if comma is None:
+                return items, pos
             if items and not comma:
                 self.odd.add(Oddity.LOST_COMMAS)
-                self.lost_comma |= sign in MARKS
-            comma = False
+                self.lost_comma |= self.source.text[pos] in MARKS
             value, pos = self.value(pos, each)
             items.append(value)
 
@@ -305,59 +306,36 @@ class Literals(StringReader):
 
 
 class BareLiterals(Literals):
-    """Reader of Gemma's literals. `bares` are the strings without quotation marks."""
+    """Reader of Gemma's literals."""
 
-    _pattern = _GEMMA_TEXT
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.bares: set[str] = set()
-
-    def bare(self, pos: int) -> tuple[str, int]:
-        """Return the unquoted text at a position, and its end."""
-        found = self.source.match(self._pattern, pos)
-        if not found or not found.group().strip() or "{" in found.group():
-            raise NoCall("a value was expected, or it goes on after a bracket")
-        text = found.group().strip()
-        if text in ("...", "…") or text in self.schema.properties:
-            raise NoCall("the value is only a name")
-        self._check(text)
-        self.bares.add(text)
-        return text, found.end()
-
-    def _between(self, token: str, start: int) -> tuple[str, int]:
-        """Return a string up to the token that ends it. FunctionGemma delimits values of every type this way."""
-        text, end = super()._between(token, start)
-        if token == "<escape>":
-            self.bares.add(text)
-        return text, end
-
-    def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
-        """Read a key and its value. Reject an undeclared key that may be part of an unquoted value before it."""
-        bare = bool(self.bares)
-        key, end = super()._read_member(pos, assign, values, apart=apart)
-        if bare and values and self._undeclared:
-            raise NoCall("an undeclared key may be part of the text before it")
-        return key, end
-
-    def _check(self, text: str) -> None:
-        """Raise NoCall if a text is a broken string or an expression."""
+    _bare = regex.compile(r"[^,}\]\n<]+")
 
 
-class PythonLiterals(BareLiterals):
+class PythonLiterals(Literals):
     """Reader of Python literals as arguments of a call."""
 
-    _pattern = _PYTHON_TEXT
+    # Up to a comma before another key, or to the end of the call.
+    _bare = regex.compile(
+        r"(?!,)"
+        r"(?:(?!,\s*[A-Za-z_]\w*\s*=|\)\s*(?:,\s*[A-Za-z_][\w.-]*(?::\d+)?\(|\]\s*(?:$|<|\n)))[^\n]|\n(?=[^\n]))+",
+        regex.S,
+    )
 
-    def _check(self, text: str) -> None:
+    def bare(self, pos: int) -> tuple[str, int]:
+        """Return the unquoted text at a position, and its end. Reject broken strings and expressions."""
+        text, end = super().bare(pos)
         if _PREFIXED_TEXT.match(text) or text.count('"') % 2 or text.count("'") % 2:
             raise NoCall("a text without its last mark")
         if (not self.schema.properties and _QUOTED.search(text)) or _CALLED.fullmatch(text):
             raise NoCall("an expression")
+        return text, end
 
 
-def literal(text: str) -> Json:
-    """Return the value of a JSON or Python literal; the text itself if it is neither."""
+def literal(text: str, *, tolerant: bool = False) -> Json:
+    """Return the value of a JSON or Python literal; the text itself if it is neither.
+
+    `tolerant`: the literal may deviate from both.
+    """
     written = text.strip()
     if written in _WORDS:
         return _WORDS[written]
@@ -366,11 +344,12 @@ def literal(text: str) -> Json:
             return _number(written)
         if not written.startswith(("{", "[", "(", '"', "'")):
             return text
-        literals = Literals(Source(written, True, LITERAL_STEPS * len(written) + MORE_STEPS))
+        literals = Literals(Source(written))
         value, end = literals.whole(0)
     except (NoCall, RecursionError):
         return text
-    return text if end < len(written) or literals.odd or literals.lost_comma or is_deep(value) else value
+    exact = tolerant or not (literals.odd or literals.lost_comma)
+    return value if exact and end == len(written) and not is_deep(value) else text
 
 
 def typed(schema: Schema, text: str, declared: str = "") -> Json:
@@ -402,43 +381,38 @@ def _items_of(schema: Schema) -> Schema:
 def _number(text: str) -> int | float:
     """Return a JSON or Python number. Raise NoCall if no client can read it."""
     text = text.replace("_", "").lstrip("+")
-    number: int | float
-    if _JSON_NUMBER.fullmatch(text) and re.search(r"[.eE]", text):
-        number = verbatim(text)
-    elif text.lower().lstrip("-").startswith("0x"):
-        number = int(text, 16)
+    if _JSON_NUMBER.fullmatch(text):
+        number = integer(text) if text.lstrip("-").isdigit() else verbatim(text)
     elif text.lstrip("-").isdigit():
-        if re.match(r"-?0\d", text):
-            raise NoCall("a number with leading zeros")
-        number = integer(text)
+        raise NoCall("a number with leading zeros")
     else:
-        number = float(text)
+        number = int(text, 16) if "x" in text else float(text)
     if isinstance(number, float) and math.isinf(number):
         raise NoCall("a number that no client can read")
     return number
 
 
-def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]] | None:
-    """Return the JSON value at a position, its end, and its oddities; None if a duplicate key has different values.
+def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]]:
+    """Return the JSON value at a position, its end, and its oddities.
 
-    Control characters in strings are allowed. Raise JSONDecodeError if the text is not JSON.
+    Control characters in strings are allowed. Raise JSONDecodeError if the text is not JSON, and NoCall if a key has
+    different values.
     """
-    differ = False
     odd = set[Oddity]()
 
     def members(pairs: list[tuple[str, Json]]) -> JsonObject:
-        nonlocal differ
         found = dict(pairs)
         if len(found) != len(pairs):
             odd.add(Oddity.DUPLICATE_KEY)
-            differ |= not all(same(found[key], value) for key, value in pairs)
+            if not all(same(found[key], value) for key, value in pairs):
+                raise NoCall("a key is there twice")
         return found
 
     decoder = json.JSONDecoder(
         strict=False, parse_int=integer, parse_float=verbatim, parse_constant=refuse, object_pairs_hook=members
     )
     value, end = decoder.raw_decode(text, start)
-    return None if differ else (value, end, odd)
+    return value, end, odd
 
 
 @functools.lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ import regex
 from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
-from proxy.notations.literals import TOKENS as DELIMITERS
+from proxy.notations.literals import DELIMITERS
 from proxy.notations.raw_values import Level
 from proxy.notations.signs import MAX_WRAPPERS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
@@ -151,7 +151,7 @@ class CallReader(ArgumentReader):
         text = self.source.text[end : following.start() if following else self.source.size]
         lacks = any(found.group(1) in lacking for found in _QUOTED_KEY.finditer(text))
         lacks |= self.foreign and CLOSERS.pattern.search(text) is not None
-        if lacks or (self.delimited and any(token in text for token in DELIMITERS)):
+        if lacks or (self.delimited and DELIMITERS.pattern.search(text)):
             self.deep = True
             raise NoCall("a string may end elsewhere")
 
@@ -332,7 +332,7 @@ class CallReader(ArgumentReader):
         if end < 0 or self.closer(end, opener) < 0:
             raise NoCall("the end of the wrapper was expected")
         text = _BARE_END.sub(r"</\1>", _LOST_BRACKETS.sub(r"<\g<0>", self.source.text[pos:end]))
-        calls, _ = CallReader(Source(text, True), self.tools).tag_call(0, opener)
+        calls, _ = CallReader(Source(text), self.tools).tag_call(0, opener)
         for call in calls:
             call.start, call.end = pos, end
         return calls, end

@@ -11,7 +11,7 @@ from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations.calls import Call
 from proxy.notations.copies import Copies
 from proxy.notations.judge import Place
-from proxy.notations.reader import CallReader
+from proxy.notations.rows import RowReader
 from proxy.notations.signs import any_tag, reply_start, row_name, weak_tag
 from proxy.notations.source import NoCall, Rejection, Source
 from proxy.notations.stream import Found, Piece, Stream
@@ -123,10 +123,10 @@ class Reply:
             self._thought = self._marks.closers[self._begun_by_prompt]
             self._thought_first = self._separated = self._prompted = True
 
-    def _reader(self, *, final: bool | None = None) -> CallReader:
+    def _reader(self, *, final: bool | None = None) -> RowReader:
         """Return a reader of the text that has arrived."""
         stream = self._stream
-        return CallReader(Source(stream.text, stream.final if final is None else final), self._tools)
+        return RowReader(Source(stream.text, stream.final if final is None else final), self._tools)
 
     def _hold(self, at: int, kind: Kind) -> None:
         """Hold the text from a position: a call may begin there."""

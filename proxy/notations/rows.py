@@ -30,11 +30,8 @@ _BEHIND_BRACKET = re.compile(r"[}\]]\s*[^\s}\],]")
 _CALLED = regex.compile(r"(?:(?P<printed>print\(\s*)?default_api\.)?(?P<N>[A-Za-z_][\w.-]{0,128})(?=\(|\s?\{)")
 
 
-class Rows:
+class RowReader(CallReader):
     """Reader of rows of calls."""
-
-    def __init__(self, reader: CallReader) -> None:
-        self.reader, self.source, self.tools = reader, reader.source, reader.tools
 
     def row(self, calls: list[Call], pos: int) -> tuple[list[Call], int]:
         """Return `calls` and the calls after them until the end of the reply, and the end."""
@@ -44,17 +41,17 @@ class Rows:
         except NoCall as refusal:
             refusal.first_end, refusal.end = (calls[0].end, calls[-1].end) if calls else (-1, -1)
             if any(call.told for call in calls):  # a string may extend to here
-                self.reader.broken = self.reader.deep = True
+                self.broken = self.deep = True
             raise
 
     def _read_row(self, calls: list[Call], pos: int) -> int:
         """Add the calls of a row to `calls`; return its end."""
-        reader, source = self.reader, self.source
+        source = self.source
         if source.text.startswith("Action:", pos) and not source.match(_SAID, pos):
             pos = source.blanks(pos + len("Action:"))
         new = calls
         while True:
-            pos = self.reader.skip_left(pos, after_calls=bool(calls))
+            pos = self.skip_left(pos, after_calls=bool(calls))
             if pos == source.size:
                 if not source.final:
                     raise NeedMore
@@ -66,20 +63,20 @@ class Rows:
             text, begun = source.text, pos
             lead = next((each for each in ("TOOL_CALLS", ">>>") if source.starts(each, pos)), "")
             if said := source.match(_SAID, pos):
-                got, pos = reader.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
+                got, pos = self.arguments(source.blanks(said.end()), said["header"] or said["react"], pos)
             elif lead or (calls and text[pos].isalpha()):
                 try:
-                    got, pos = reader.named(source.blanks(pos + len(lead)), None)
+                    got, pos = self.named(source.blanks(pos + len(lead)), None)
                 except NoCall as refusal:
                     if calls and refusal.rejection is Rejection.NOT_OFFERED:
                         raise NoCall("text follows") from None
                     raise
                 got = _from(got, begun)
-            elif text.startswith(("<|start|>", "<|channel|>"), pos) or (text[pos] in "<[" and reader.opener(pos)):
-                got, pos = reader.strong(pos)
+            elif text.startswith(("<|start|>", "<|channel|>"), pos) or (text[pos] in "<[" and self.opener(pos)):
+                got, pos = self.strong(pos)
             else:
-                reader.row_begun = bool(calls)
-                got, pos = reader.body(pos, NO_OPENER, 0)
+                self.row_begun = bool(calls)
+                got, pos = self.body(pos, NO_OPENER, 0)
             calls += got
             new = got
             if any(call.spoils_row for call in got):  # at once, so that the pieces of a stream change nothing
@@ -89,16 +86,16 @@ class Rows:
         """Return the position after an unreadable wrapper and its leftovers; -1 if text follows that may not belong
         to it.
         """
-        source, opener = self.source, self.reader.opener(start)
+        source, opener = self.source, self.opener(start)
         closers = opener.closers if opener else ()
         ends = [at + len(closer) for closer in closers if (at := source.text.find(closer, start)) >= 0]
         if opener and opener.tag and (found := WRAPPER_END.search(source.text, opener.end)):
             ends.append(found.end())
         if not ends and source.final and _BEHIND_BRACKET.search(source.text, opener.end if opener else start):
             return -1
-        at = self.reader.skip_left(min(ends)) if ends else source.size
+        at = self.skip_left(min(ends)) if ends else source.size
         while at < source.size and source.text[at] in "]}":
-            at = self.reader.skip_left(at + 1)
+            at = self.skip_left(at + 1)
         return at
 
     def forced(self, start: int, name: str) -> tuple[list[Call], int]:
@@ -106,7 +103,7 @@ class Rows:
         tool = self.tools.resolve(name)
         if tool is None or not self.source.text.startswith("{", start):
             raise NoCall("no arguments of the forced tool")
-        read = self.reader.json_arguments(start, tool)
+        read = self.json_arguments(start, tool)
         names = [self.tools.resolve(str(read.value.get(word, ""))) for word in n.NAME_WORDS]
         texts = [word for word in n.ARGUMENT_WORDS if tool.is_text(word)]
         is_call = tool in names and any(isinstance(read.value.get(word), dict) for word in texts)
@@ -116,15 +113,15 @@ class Rows:
 
     def first(self, start: int, forced: str = "") -> tuple[list[Call], int]:
         """Return the calls at the start of a reply, and their end. A lead-in such as `functools` may precede them."""
-        reader, source, text = self.reader, self.source, self.source.text
+        source, text = self.source, self.source.text
         if forced:
             with suppress(NoCall):
                 return self.forced(start, forced)
         if text.startswith("to=", start):
-            calls, pos = reader.strong(start)
+            calls, pos = self.strong(start)
             return self.row(calls, pos)
         if gemma := source.match(_GEMMA, start):
-            calls, pos = reader.named(gemma.end() - 5, _GEMMA_OPENER)
+            calls, pos = self.named(gemma.end() - 5, _GEMMA_OPENER)
             return self.row(_loose(_from(calls, start)), pos)
         # A lead-in or a truncated opener may precede the calls.
         lead = source.match(_LEADS, start)
@@ -146,26 +143,26 @@ class Rows:
 
     def _named(self, pos: int, start: int) -> tuple[list[Call], int]:
         """Return the calls in a row that begins with a name."""
-        source, reader = self.source, self.reader
+        source = self.source
         name = source.match(n.NAME, pos)
         if name and not self.tools.resolve(name.group()) and name.group() != "function":
             pos += len("function") * name.group().startswith("function")
         head = source.match(_GLUED_JSON, pos)
         if head and self.tools.resolve(head.group(1)):
-            calls, pos = reader.arguments(source.blanks(head.end()), head.group(1), start)
+            calls, pos = self.arguments(source.blanks(head.end()), head.group(1), start)
         else:
-            calls, pos = reader.named(pos, None)
+            calls, pos = self.named(pos, None)
         return self.row(_from(calls, start), pos)
 
     def code(self, pos: int) -> tuple[list[Call], int]:
         """Return the Python calls that make up the whole reply: `read(path="a")`."""
-        source, calls, self.reader.exact = self.source, list[Call](), True
+        source, calls, self.exact = self.source, list[Call](), True
         while (pos := source.blanks(pos)) < source.size:
             if source.starts("```", pos):
                 pos += 3
             elif calls and source.text[pos] in ";,":
                 pos += 1
-            elif end := self.reader.ends_turn(pos):
+            elif end := self.ends_turn(pos):
                 pos = end
             else:
                 got, pos = self._python_call(pos)
@@ -179,7 +176,7 @@ class Rows:
         found = source.match(_CALLED, pos)
         if not found:
             raise NoCall("a call was expected")
-        got, at = self.reader.arguments(found.end(), found["N"], pos, "", NO_OPENER)
+        got, at = self.arguments(found.end(), found["N"], pos, "", NO_OPENER)
         if found["printed"]:
             at = source.blanks(at)
             if not source.starts(")", at):

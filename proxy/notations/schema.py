@@ -10,19 +10,17 @@ from __future__ import annotations
 import operator
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 from urllib.parse import unquote
 
-from proxy.json import Json, JsonObject, as_list, as_object
+from proxy.json import Json, JsonObject, VerbatimNumber, as_list, as_object
 
 MAX_SCHEMAS = 4096
 MAX_LEVELS = 100
 # Maximum number of parts and alternatives of one schema that apply to a value.
 MAX_APPLIED = 64
-# Limits of the walk that collects types, which may reach a part by several ways: parts, and levels.
-MAX_WALK = 256
-MAX_DEEP = 16
 # The types that a schema without any restriction allows.
 ALL_TYPES = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
 # A reference to the whole schema or to a place in it: `#`, `#/$defs/path`.
@@ -44,19 +42,16 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
 class Schema:
     """One schema. All `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
 
-    `source` is the client's schema. `own_types` are the types that this schema allows, without its parts. `closed`:
-    only the keys of `properties` are allowed. `others` is the schema of the remaining keys' values, None for anything.
-    `extensible`: the schema allows other keys explicitly. `never`: nothing is allowed (`false`). `words` are the
-    strings among `values`, by their case-folded form.
+    `own_types` are the types that this schema allows, without its parts. `others` is the schema of the values of
+    undeclared keys, None for anything. `extensible`: the schema allows other keys explicitly. `words` are the strings
+    among `values`, by their case-folded form.
     """
 
-    source: JsonObject = field(default_factory=dict)
-    own_types: frozenset[str] = frozenset()
+    own_types: frozenset[str] = ALL_TYPES
     values: tuple[Json, ...] | None = None
-    words: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    words: dict[str, list[str]] = field(default_factory=dict)
     properties: Mapping[str, Schema] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
-    closed: bool = False
     others: Schema | None = None
     extensible: bool = False
     prefix: tuple[Schema, ...] = ()
@@ -64,7 +59,6 @@ class Schema:
     parts: tuple[Schema, ...] = ()
     groups: tuple[tuple[Schema, ...], ...] = ()
     limits: tuple[tuple[str, float], ...] = ()
-    never: bool = False
     _types: frozenset[str] | None = None
 
     @property
@@ -73,73 +67,55 @@ class Schema:
 
         Use this to choose a reading of a text, never to validate a value.
         """
-        if self.never:
-            return frozenset()
+        return self.walked() or (frozenset() if self is NOTHING else ALL_TYPES)
+
+    def walked(self) -> frozenset[str]:
+        """Return the types that the schema and all its parts allow; none if they contradict each other."""
         if self._types is None:
-            self._types = _TypeWalk().types(self, 0) or ALL_TYPES
+            self._types = frozenset()  # a cycle adds no type
+            allowed = self.own_types
+            for group in self.groups:
+                allowed &= frozenset().union(*(choice.walked() for choice in group))
+            for part in self.parts:
+                allowed &= part.walked()
+            self._types = allowed
         return self._types
 
-    def is_unlisted(self, value: Json) -> bool:
-        """Return whether the schema or one it refers to lists the allowed values, and this is not one of them."""
-        meant = self.parts[-1] if "$ref" in self.source else self
-        listed = as_list(meant.source.get("enum"))
-        return bool(listed) and value not in listed
-
-    def all_parts(self) -> tuple[Schema, ...]:
-        """Return the schema, its alternatives and its parts, within the limits of the walk."""
-        found: dict[int, Schema] = {}
+    def all_parts(self, chosen: Callable[[Group], Iterable[Schema]] = iter) -> tuple[Schema, ...]:
+        """Return the schema, its parts, and the `chosen` alternatives of each group: all by default."""
+        found: dict[Schema, None] = {}
         waiting = deque([self])
         while waiting and len(found) < MAX_APPLIED:
             part = waiting.popleft()
-            if id(part) not in found:
-                found[id(part)] = part
-                waiting += {id(choice): choice for group in part.groups for choice in group}.values()
+            if part not in found:
+                found[part] = None
+                for group in part.groups:
+                    waiting += chosen(group)
                 waiting += part.parts
-        return tuple(found.values())
+        return tuple(found)
 
     def all_keys(self) -> frozenset[str]:
         """Return the keys that the schema, its alternatives or its parts declare."""
         return frozenset(key for part in self.all_parts() for key in part.properties)
 
 
-# The schema of values without restrictions.
-ANYTHING = Schema(own_types=ALL_TYPES)
+Group: TypeAlias = tuple[Schema, ...]
+# The schemas that allow every value, and no value.
+ANYTHING, NOTHING = Schema(), Schema(own_types=frozenset())
 
 
 def or_anything(schema: Schema | None) -> Schema:
     """Return the schema of an existing value: ANYTHING if there is none, or if it forbids every value."""
-    if schema is None or schema.never:
-        return ANYTHING
-    return schema
-
-
-class _TypeWalk:
-    """One bounded walk through a schema's parts. Beyond the limits, all types are allowed."""
-
-    def __init__(self) -> None:
-        self._left = MAX_WALK
-        self._path: set[int] = set()
-
-    def types(self, schema: Schema, depth: int) -> frozenset[str]:
-        """Return the types that a schema and all its parts allow."""
-        self._left -= 1
-        if schema.never or depth > MAX_DEEP or self._left < 0:
-            return ALL_TYPES
-        if id(schema) in self._path:
-            return frozenset()  # a cycle adds no restriction
-        self._path.add(id(schema))
-        allowed = schema.own_types
-        for group in schema.groups:
-            allowed &= frozenset().union(*(self.types(choice, depth + 1) for choice in group))
-        for part in schema.parts:
-            allowed &= self.types(part, depth + 1)
-        self._path.discard(id(schema))
-        return allowed
+    return schema if schema and schema.types else ANYTHING
 
 
 def compile_schema(schema: JsonObject) -> Schema:
     """Compile a whole schema. Beyond MAX_SCHEMAS parts, everything is allowed."""
-    return _Compiler(schema).compile(schema)
+    compiler = _Compiler(schema)
+    compiled = compiler.compile(schema)
+    for each in compiler.known.values():
+        each.walked()  # now, because a later walk could be too deep
+    return compiled
 
 
 # Keywords about undeclared keys.
@@ -149,35 +125,31 @@ _FOR_OTHER_KEYS = ("additionalProperties", "patternProperties", "unevaluatedProp
 class _Compiler:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self._known: dict[int, Schema] = {}
+        self.known: dict[int, Schema] = {}
         self._depth = 0
 
     def compile(self, schema: Json) -> Schema:
         """Compile a schema. A schema met again, as in a cycle of references, returns the same object."""
         if schema is False:
-            return Schema(never=True)
-        known = self._known.get(id(schema))
+            return NOTHING
+        known = self.known.get(id(schema))
         if known is not None:
             return known
-        if not isinstance(schema, dict):
+        if not isinstance(schema, dict) or len(self.known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
             return ANYTHING
-        if len(self._known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
-            return ANYTHING
-        found = self._known[id(schema)] = Schema()
+        found = self.known[id(schema)] = Schema()
         self._depth += 1
         self._fill(found, schema)
         self._depth -= 1
         return found
 
     def _fill(self, compiled: Schema, schema: JsonObject) -> None:
-        compiled.source = schema
         if "const" in schema or as_list(schema.get("enum")):
             compiled.values = (schema["const"],) if "const" in schema else tuple(as_list(schema["enum"]))
-            words = dict.fromkeys(value for value in compiled.values if isinstance(value, str))
-            compiled.words = {word.casefold(): () for word in words}
-            for word in words:
-                compiled.words[word.casefold()] += (word,)
-        compiled.own_types = _own_types(schema)
+            for word in compiled.values:
+                if isinstance(word, str):
+                    compiled.words.setdefault(word.casefold(), []).append(word)
+        compiled.own_types = _own_types(schema, compiled.values)
         limits = ((name, schema.get(name)) for name in LIMITS)
         compiled.limits = tuple((name, limit) for name, limit in limits if type(limit) in (int, float))  # type: ignore[misc]
         self._fill_members(compiled, schema)
@@ -191,8 +163,7 @@ class _Compiler:
         compiled.required = frozenset(name for name in as_list(schema.get("required")) if isinstance(name, str))
         if "patternProperties" not in schema:
             rest = schema.get("additionalProperties")
-            compiled.closed = rest is False
-            if isinstance(rest, dict):
+            if rest is False or isinstance(rest, dict):
                 compiled.others = self.compile(rest)
         compiled.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
 
@@ -217,25 +188,23 @@ class _Compiler:
             compiled.items = self.compile(rest)
 
 
-def _own_types(schema: JsonObject) -> frozenset[str]:
-    """Return the types that `type`, `enum` and `const` allow; all if they are missing or name an unknown type."""
+def _own_types(schema: JsonObject, values: tuple[Json, ...] | None) -> frozenset[str]:
+    """Return the types that `type` and the listed values allow; all if they are missing or name an unknown type."""
     declared, allowed = schema.get("type"), ALL_TYPES
     names = {name for name in [declared, *as_list(declared)] if isinstance(name, str)}
     if names and names <= ALL_TYPES:
         names |= {"integer"} if "number" in names else set()
         names |= {"null"} if schema.get("nullable") is True else set()  # OpenAPI 3.0
         allowed = frozenset(names)
-    if values := as_list(schema.get("enum")):
-        allowed &= frozenset().union(*map(_types_of, values))
-    if "const" in schema:
-        allowed &= _types_of(schema["const"])
-    return allowed
+    return allowed if values is None else allowed & {name for value in values for name in types_of(value)}
 
 
-def _types_of(value: Json) -> frozenset[str]:
-    """Return the types of all values equal to this one: 1 equals 1.0."""
-    whole = isinstance(value, float) and value.is_integer()
-    return frozenset((type_of(value), *(("integer",) if whole else ())))
+def types_of(value: Json) -> tuple[str, ...]:
+    """Return the types of a value. 10.0 is an integer, and so are digits beyond a float's range."""
+    if not isinstance(value, float):
+        return (type_of(value),)
+    huge = isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit()
+    return ("number", "integer") if huge or value.is_integer() else ("number",)
 
 
 def type_of(value: Json) -> str:

@@ -17,6 +17,8 @@ import regex
 
 # A bounded pattern needs at most this many characters.
 ENOUGH = 400
+# Maximum number of steps of one read: per character, plus a constant.
+MAX_STEPS, MORE_STEPS = 8, 5_000
 _BLANKS = re.compile(r"\s*")
 
 
@@ -92,8 +94,9 @@ class Tokens:
 class Source:
     """Text to read. `final`: its end is the end of the reply. `steps` is the maximum number of reading steps."""
 
-    def __init__(self, text: str, final: bool, steps: int = sys.maxsize) -> None:
-        self.text, self.final, self.size, self.steps = text, final, len(text), steps
+    def __init__(self, text: str, final: bool = True, steps: int | None = None) -> None:
+        self.text, self.final, self.size = text, final, len(text)
+        self.steps = MAX_STEPS * self.size + MORE_STEPS if steps is None else steps
 
     def step(self) -> None:
         """Count a step. Raise NoCall if there were too many."""

@@ -82,7 +82,8 @@ class StringReader:
     `schema` is the schema of the whole value; if None, `schema_later` returns it when needed. `closers` matches text
     that may follow the whole value. `strict`: try strict JSON first. `alone`: only `closers` may follow the value.
 
-    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `lost_comma`, a comma after
+    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `bares`, those
+    without quotation marks; `lost_comma`, a comma after
     a string is missing or surplus; `in_string`, a string is unreadable; `plain`, the value is strict JSON.
     """
 
@@ -102,6 +103,7 @@ class StringReader:
         self.odd = set[Oddity]()
         self.lost_comma = self.in_string = False
         self.told = list[str]()
+        self.bares = set[str]()
         # `_undeclared`: a key is not declared by its object. `_strayed`: a key is declared by an enclosing object.
         self._undeclared = self._strayed = False
         # An object or list is in place of a string, and no declared key followed.

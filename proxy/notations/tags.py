@@ -14,10 +14,11 @@ import regex
 from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
-from proxy.notations.literals import Literals, element_value, typed
+from proxy.notations.literals import element_value, literal, typed
 from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.notations.toolset import Tool, ToolSet
+from proxy.notations.validator import Validator
 
 WRAPPER_TAG = regex.compile(n.WRAPPER_OPEN)
 WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
@@ -335,7 +336,8 @@ class TagReader(ABC):
         prefix = n.SEP if n.SEP in text else ""
         # Elements inside an undeclared element are the tool's own arguments.
         schema = tool.compiled if prefix and mark.key not in tool.properties else tool.parameter(mark.key)
-        free = "string" in schema.types and not schema.is_unlisted(text.strip())
+        listed = all(Validator().is_listed(text.strip(), part) for part in (schema, *schema.parts))
+        free = "string" in schema.types and listed
         nested = style == "element" and schema.types & {"array", "object"}
         if nested and (prefix or "string" not in schema.types) and ("<" in text or not text.strip()):
             return element_value(text.strip(), schema, prefix)
@@ -349,7 +351,7 @@ class TagReader(ABC):
             return value
         if end.unended or unended:
             raise NoCall("no value fits")
-        return _literal(text, value)
+        return literal(text, tolerant=True) if text.lstrip().startswith(("{", "[")) else text
 
     def _trimmed(self, text: str, mark: Mark, tag: str, style: str, unended: bool) -> str:
         """Return a raw value without the line ends that its chat template adds."""
@@ -438,18 +440,6 @@ def spelling(tag: str) -> str:
     """Return the spelling of a tag: its namespace and word; empty for a token."""
     found = _SPELLING.match(tag)
     return found.group(1) if found and not found.group(1).startswith("|") else ""
-
-
-def _literal(text: str, value: Json) -> Json:
-    """Return the value of a tolerant literal; `value` if the text is not one."""
-    if not text.lstrip().startswith(("{", "[")):
-        return value
-    inner = Source(text.strip(), True)
-    try:
-        read, at = Literals(inner).whole(0)
-    except NoCall:
-        return value
-    return read if inner.at_end(at) else value
 
 
 def _unpadded(text: str, unended: bool = False) -> str:

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
-from proxy.json import Json, JsonObject, as_list, as_object, dump_json
+from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_json
 from proxy.notations.schema import Schema, compile_schema, or_anything, type_of
 
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
 # Text that models and servers add around a name (F8, F11, F36): namespaces, counters, left-over tokens.
-_PREFIX = re.compile(r"\A(?:functions|function|tools|tool|default_api|repo_browser)[.:/]")
-_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+_PREFIX = re.compile(r"\A(?:(?:functions?|tools?|default_api|repo_browser|google|mcp|api)[.:/])+")
+_SUFFIX = re.compile(r"(?:[.!:]\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
 # Kimi's id with separators changed by a server: `functions_read_2` (F8).
 _UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
 # Markup that sticks to keys.
 _TAG = re.compile(r"</?[\w:.-]{1,40}(?:=|\s+name=)?\"?>?|[<\[][|｜][^<>]{0,40}[|｜][>\]]")
 _PIECE = re.compile(r"</?[|｜\w]*(?:arg_key|arg_value|parameter)\b")
-_KEY_SEPARATORS = str.maketrans("", "", "-_")
+_SEPARATORS = str.maketrans("", "", "-_.")
 # Names that every server accepts: 64 letters, digits, `_` and `-`.
 _LONGEST_NAME = 64
 _DIGEST = 8
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tool:
     """One offered function: its exact name and the JSON Schema of its parameters."""
 
     name: str
     schema: JsonObject
-    _compiled: list[Schema] = field(default_factory=list, repr=False, compare=False)
 
-    @property
+    @cached_property
     def compiled(self) -> Schema:
-        """The schema, compiled on first use."""
-        if not self._compiled:
-            self._compiled.append(compile_schema(self.schema))
-        return self._compiled[0]
+        """The compiled schema."""
+        return compile_schema(self.schema)
 
     @property
     def properties(self) -> JsonObject:
@@ -51,8 +48,7 @@ class Tool:
     @property
     def required(self) -> frozenset[str]:
         """The names of the required parameters."""
-        names = as_list(self.schema.get("required"))
-        return frozenset(name for name in names if isinstance(name, str))
+        return self.compiled.required
 
     def parameter(self, name: str) -> Schema:
         """Return the schema of a parameter's value; an undeclared parameter allows anything."""
@@ -81,16 +77,8 @@ class Tool:
         more = values.keys() - self.properties.keys()
         if not self.required <= values.keys() or len(more) > 1:
             return False
-        return all(self._allows_more(values[name]) for name in more)
-
-    def _allows_more(self, value: Json) -> bool:
-        """Return whether the schema allows this value under an undeclared key."""
-        for part in self.compiled.all_parts():
-            if any(part.source.get(key) is False for key in ("additionalProperties", "unevaluatedProperties")):
-                return False
-            if part.others is not None and type_of(value) not in part.others.types:
-                return False
-        return True
+        others = [part.others for part in self.compiled.all_parts() if part.others]
+        return all(type_of(values[name]) in each.types for name in more for each in others)
 
 
 class ToolSet:
@@ -98,8 +86,8 @@ class ToolSet:
 
     `resolve` maps a name from the model to the tool it means, or to None. It compares in the following order, and stops
     at the first step that exactly one tool passes (contract C3, F36): exact; known prefix, suffix or token residue
-    stripped; Kimi's id with underscores (F8); repeated name (F39); letter case; `-`, `_` and `.`. It never guesses by
-    similarity. `listed` is the request's own list of tools.
+    stripped; letter case; `-`, `_`, `\\_` and `.`; Kimi's id with underscores (F8); repeated name (F39). It never
+    guesses by similarity. `listed` is the request's own list of tools.
     """
 
     def __init__(self, tools: Iterable[Tool], listed: Json = None) -> None:
@@ -118,17 +106,9 @@ class ToolSet:
         """The names in the request's spelling."""
         return tuple(self._exact)
 
-    def split(self, text: str) -> tuple[Tool, str] | None:
-        """Return the longest-named tool that starts a text, and the rest, which must be one of its properties (F7)."""
-        for name in sorted(self._exact, key=len, reverse=True):
-            rest = text.removeprefix(name)
-            if rest != text and rest in self._exact[name].properties:
-                return self._exact[name], rest
-        return None
-
-    def begun(self, text: str) -> Tool | None:
-        """Return the tool with the longest name that starts a text."""
-        return max((tool for tool in self if text.startswith(tool.name)), key=lambda tool: len(tool.name), default=None)
+    def begun(self, text: str) -> list[Tool]:
+        """Return the tools whose names start a text, the longest name first."""
+        return sorted((tool for tool in self if text.startswith(tool.name)), key=lambda tool: -len(tool.name))
 
     def resolve(self, name: str) -> Tool | None:
         """Return the offered tool that `name` means, or None if there is none or more than one."""
@@ -144,52 +124,30 @@ class ToolSet:
 
     def _resolve_respelled(self, name: str) -> Tool | None:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
-        short = self._by_spelling[0].get(bare, [])
-        if bare in self._exact or len(short) == 1:
-            return self._exact.get(bare) or short[0]
+        for spell, tools in self._by_spelling.items():
+            if alike := tools.get(spell(bare)):
+                return alike[0] if len(alike) == 1 else None
         if (kimi := _UNDERSCORED.match(bare)) and kimi["bare"] in self._exact:
             # Unless a part of it is a name, too.
             others = {bare.rpartition("_")[0], bare.removeprefix("functions_")}
             if not self._exact.keys() & others:
                 return self._exact[kimi["bare"]]
-        repeated = [tool for tool in self if _says_again(bare, tool.name)]
-        if len(repeated) == 1:
-            return repeated[0]
-        for tools, spelled in zip(self._by_spelling[1:], (bare.casefold(), _separators(bare)), strict=True):
-            if alike := tools.get(spelled):
-                return alike[0] if len(alike) == 1 else None
-        return None
+        # The text only repeats a name: `readread`, `read.read`.
+        repeated = [tool for tool in self.begun(bare) if re.fullmatch(rf"({re.escape(tool.name)})(?:\.?\1)+", bare)]
+        return repeated[0] if len(repeated) == 1 else None
 
     @cached_property
-    def _by_spelling(self) -> list[dict[str, list[Tool]]]:
+    def _by_spelling(self) -> dict[Callable[[str], str], dict[str, list[Tool]]]:
         """The tools by their short names, by case-folded names, and by names without separators."""
-        tables: list[dict[str, list[Tool]]] = [{}, {}, {}]
+        tables: dict[Callable[[str], str], dict[str, list[Tool]]] = {short_name: {}, str.casefold: {}, fold: {}}
         for tool in self:
-            for table, spell in zip(tables, (short_name, str.casefold, _separators), strict=True):
+            for spell, table in tables.items():
                 table.setdefault(spell(tool.name), []).append(tool)
         return tables
 
 
-def _says_again(text: str, name: str) -> bool:
-    """Return whether a text only repeats a name: `readread`, `read.read`."""
-    if not text.startswith(name):
-        return False
-    glued = name * max(2, len(text) // len(name))
-    dotted = ".".join([name] * max(2, (len(text) + 1) // (len(name) + 1)))
-    return text in (glued, dotted)
-
-
-def _separators(name: str) -> str:
-    return name.casefold().translate(_NO_SEPARATORS)
-
-
-_NO_SEPARATORS = str.maketrans("", "", "-_.")
-
-
-# Compiled tools by the digest of their bytes: an agent offers the same ones with every request.
-_known: dict[bytes, ToolSet] = {}
-MAX_KNOWN = 32
-MAX_KEPT = 256 * 1024
+# Maximum size of the tools of one request that are kept, in bytes, and of how many requests.
+MAX_KEPT, MAX_KNOWN = 256 * 1024, 32
 
 
 def read_tools(tools: Json) -> ToolSet:
@@ -197,15 +155,14 @@ def read_tools(tools: Json) -> ToolSet:
     if not tools:
         return ToolSet(())
     data = dump_json(tools)
-    digest = blake2b(data, digest_size=16).digest()
-    found = _known.get(digest)
-    if found is None:
-        found = ToolSet(_functions(tools), tools)
-        for oldest in [*_known][: max(0, len(_known) - MAX_KNOWN + 1)]:
-            _known.pop(oldest, None)
-        if len(data) <= MAX_KEPT:
-            _known[digest] = found
-    return found
+    return _read(data) if len(data) <= MAX_KEPT else _read.__wrapped__(data)
+
+
+@lru_cache(maxsize=MAX_KNOWN)
+def _read(data: bytes) -> ToolSet:
+    """Read tools. They are kept, compiled, because an agent offers the same ones with every request."""
+    tools = load_json(data)
+    return ToolSet(_functions(tools), tools)
 
 
 def _functions(tools: Json) -> Iterator[Tool]:
@@ -231,20 +188,15 @@ def is_torn(key: str, value: object) -> bool:
 
 
 def fold(name: str) -> str:
-    """Return the key without letter case and separators."""
-    return name.casefold().translate(_KEY_SEPARATORS)
+    """Return a name or key without letter case and separators. Markdown may escape an underscore: `read\\_file`."""
+    return name.casefold().replace(r"\_", "").translate(_SEPARATORS)
 
 
 def respelled(key: str, names: Iterable[str]) -> str | None:
     """Return the name, out of these, that a key misspells."""
-    free = list(names)
-    bare = without_markup(key)
-    if bare in free:
-        return bare
-    alike = [name for name in free if fold(name) == fold(key)]
-    if len(alike) == 1:
-        return alike[0]
-    return None
+    free = {*names}
+    alike = free & {without_markup(key)} or {name for name in free if fold(name) == fold(key)}
+    return alike.pop() if len(alike) == 1 else None
 
 
 def short_name(name: str) -> str:

@@ -6,12 +6,11 @@ distance, so that the closest of several readings can be chosen, and bounds the 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from proxy.json import Json, VerbatimNumber
-from proxy.notations.schema import LIMITS, MAX_APPLIED, MAX_LEVELS, Schema, type_of
+from proxy.json import Json
+from proxy.notations.schema import LIMITS, MAX_LEVELS, Schema, type_of, types_of
 
 MAX_STEPS = 20_000
 # Enum values compared in one step.
@@ -20,28 +19,19 @@ _CHEAP = 8
 
 def same(one: Json, other: Json) -> bool:
     """Return whether two values are equal as JSON: `true` is not 1, but 1.0 is."""
-    return one == other and _strictly(one, other)
-
-
-def _strictly(one: Json, other: Json) -> bool:
-    """Compare values that Python considers equal, without taking `true` for 1."""
     match one, other:
         case (bool(), _) | (_, bool()):
             return one is other
-        case list() as items, list() as other_items:
-            return all(map(_strictly, items, other_items))
-        case dict() as inside, dict() as other_inside:
-            return all(_strictly(value, other_inside[key]) for key, value in inside.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(same, one, other))
+        case dict(), dict():
+            return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     return one == other
 
 
 def type_fits(value: Json, types: frozenset[str]) -> bool:
-    """Return whether a value has one of these types. 10.0 is an integer, and so are digits beyond a float's range."""
-    if type_of(value) in types:
-        return True
-    if "integer" not in types or not isinstance(value, float):
-        return False
-    return value.is_integer() or (isinstance(value, VerbatimNumber) and value.text.lstrip("-").isdigit())
+    """Return whether a value has one of these types."""
+    return not types.isdisjoint(types_of(value))
 
 
 def violations(value: Json, schema: Schema) -> int:
@@ -78,7 +68,7 @@ class Validator:
 
     def violations(self, value: Json, schema: Schema) -> int:
         """Return the number of violations in a value."""
-        return 1 if schema.never else self._judge(self._known, self._violations, value, schema)
+        return self._judge(self._known, self._violations, value, schema)
 
     def _judge(self, known: Judged, count: Callable[[Json, Schema], int], value: Json, schema: Schema) -> int:
         """Return the result of `count` for a pair, computed once; 0 beyond the limits."""
@@ -122,16 +112,7 @@ class Validator:
 
     def applied(self, value: Json, schema: Schema) -> tuple[Schema, ...]:
         """Return the schemas that apply to a value: the schema, its parts, and each group's closest alternative."""
-        found: dict[int, Schema] = {}
-        waiting = deque([schema])
-        while waiting and len(found) < MAX_APPLIED:
-            current = waiting.popleft()
-            if id(current) in found:
-                continue
-            found[id(current)] = current
-            waiting += current.parts
-            waiting += [min(group, key=lambda choice: self.score(value, choice)) for group in current.groups]
-        return tuple(found.values())
+        return schema.all_parts(lambda group: [min(group, key=lambda choice: self.score(value, choice))])
 
     def _violations(self, value: Json, schema: Schema) -> int:
         found = self._own_violations(value, schema) + sum(self.violations(value, part) for part in schema.parts)
@@ -139,7 +120,7 @@ class Validator:
 
     def _own_violations(self, value: Json, schema: Schema) -> int:
         """Return the number of violations of the schema itself, without its parts and groups."""
-        if not type_fits(value, schema.own_types) or not self._is_listed(value, schema):
+        if not type_fits(value, schema.own_types) or not self.is_listed(value, schema):
             return 1
         found = sum(_is_beyond(value, name, limit) for name, limit in schema.limits)
         if isinstance(value, dict):
@@ -150,11 +131,9 @@ class Validator:
             inner = _inner(schema, place)
             if inner is not None:
                 found += self.violations(inside, inner)
-            elif schema.closed and isinstance(place, str):
-                found += 1
         return found
 
-    def _is_listed(self, value: Json, schema: Schema) -> bool:
+    def is_listed(self, value: Json, schema: Schema) -> bool:
         """Return whether a value is one that the schema lists; True if it lists none."""
         if schema.values is None:
             return True
@@ -167,10 +146,9 @@ class Validator:
 def _is_beyond(value: Json, name: str, limit: float) -> bool:
     """Return whether a number, or the length of a text or list, violates this limit."""
     about, is_outside = LIMITS[name]
-    if isinstance(value, str | list):
-        return type_of(value) == about and is_outside(len(value), limit)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return about == "number" and number and is_outside(value, limit)  # type: ignore[arg-type]
+    size = len(value) if isinstance(value, str | list) else value
+    applies = about == type_of(value).replace("integer", "number")
+    return applies and is_outside(size, limit)  # type: ignore[arg-type]
 
 
 def members(value: Json) -> Iterator[tuple[str | int, Json]]:
@@ -189,6 +167,6 @@ def _inner(schema: Schema, place: str | int) -> Schema | None:
 
 
 def children(place: str | int, schemas: Sequence[Schema]) -> tuple[Schema, ...]:
-    """Return the schemas of the member or item at a place, from those of the value that restrict it."""
-    found = (_inner(schema, place) for schema in schemas)
-    return tuple(inner for inner in found if inner is not None)
+    """Return the schemas of the member or item at a place, from those of the value that declare or restrict it."""
+    found = ((_inner(schema, place), place in schema.properties) for schema in schemas)
+    return tuple(inner for inner, declared in found if inner and (declared or inner.types))

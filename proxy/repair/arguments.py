@@ -13,19 +13,17 @@ from dataclasses import dataclass, replace
 import regex
 
 from proxy.json import JsonObject, dump, is_deep, load_json, load_prefix, read_json
+from proxy.notations.calls import shapes
 from proxy.notations.literals import Literals
 from proxy.notations.reader import CallReader
 from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.strings import Oddity
-from proxy.notations.tables import ARGUMENT_WORDS, NAME_WORDS
 from proxy.notations.toolset import Tool, ToolSet, is_torn
 from proxy.notations.validator import same
 
 # Maximum levels of JSON strings in JSON strings.
 MAX_ENCODED = 3
-# Maximum steps of one read: MAX_STEPS per character, plus MORE_STEPS.
-MAX_STEPS, MORE_STEPS = 8, 5_000
 # Text allowed before and after the arguments (F31).
 _BEFORE = re.compile(
     r"(?![^{]*\b(?:not|never|don't|error|example|wrong)\b)"
@@ -40,16 +38,10 @@ _ONLY_TAGS = re.compile(rf"(?:\s*(?:{_TAGS}))+\s*")
 _BLANKS = re.compile(r"\s*")
 # A member of an object. A key that starts with a bracket is not one: `"{path": 1}`.
 _MEMBER = re.compile(r'\s*"(?!\s*[{\[])(?:[^"\\]|\\.)*+"\s*:', re.DOTALL)
-# The boundary between a raw value and the next pair, and the format of one pair.
-_PAIRS = (
-    (re.compile(r"</arg_value>\s*<arg_key>"), "<arg_key>{}</arg_key><arg_value>{}</arg_value>"),
-    (re.compile(r"</parameter>\s*<parameter="), "<parameter={}>{}</parameter>"),
-    (re.compile(r'</parameter>\s*<parameter name="'), '<parameter name="{}">{}</parameter>'),
-    (
-        re.compile(r'</｜DSML｜parameter>\s*<｜DSML｜parameter name="'),
-        '<｜DSML｜parameter name="{}" string="true">{}</｜DSML｜parameter>',
-    ),
-)
+# The boundary between a raw value and the next pair, and the text between a key and its value, by the last character
+# before the key.
+_PAIR = re.compile(r"(</(?:arg_value|(?:｜DSML｜)?parameter)>)\s*(<arg_key>|<(?:｜DSML｜)?parameter(?:=| name=\"))")
+_BEHIND_KEY = {">": "</arg_key><arg_value>", "=": ">", '"': '">'}
 # Characters that can continue an object.
 _GOES_ON = (",", ":", '"', "'", "{", "}", "[", "]")
 _KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
@@ -101,11 +93,6 @@ class ReadArguments:
     forms: tuple[Form, ...] = ()
     told: bool = False
 
-    @property
-    def completed(self) -> bool:
-        """Whether closing brackets were added."""
-        return ODD[Oddity.CLOSERS] in self.forms
-
 
 def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = True) -> ReadArguments | None:
     """Return the object in a text; None if there is no object, or more than one.
@@ -132,7 +119,7 @@ def read_arguments(text: str, schema: Schema | None = None, *, stopped: bool = T
         found = _read_object(text, schema or ANYTHING)
     except (NoCall, ValueError, RecursionError):
         return None
-    if not stopped and (found.completed or found.told):
+    if not stopped and (found.told or ODD[Oddity.CLOSERS] in found.forms):
         return None
     return ReadArguments(found.values, found.text, (*forms, *found.forms), found.told)
 
@@ -144,7 +131,7 @@ def read_call(name: str, text: str, tools: ToolSet, *, stopped: bool = True) -> 
         {"name": "bash", "arguments": "<parameter=command>\\nls\\n</parameter>"}
     """
     tool = tools.resolve(name)
-    if tool is None and (begun := tools.begun(name)):
+    for begun in tools.begun(name)[:1] if tool is None else ():
         rest = name[len(begun.name) :]
         written = text if _ONLY_TAGS.fullmatch(rest) else rest.removeprefix(">")
         empty = text.strip() in ("", "{}", "null")
@@ -162,7 +149,7 @@ def _read_any(text: str, tool: Tool, tools: ToolSet, *, stopped: bool) -> ReadAr
     found = read_arguments(text, tool.compiled, stopped=stopped)
     if found is None:
         return _read_tags(text, tool, tools) if stopped else None
-    if (whole := _whole_call(found.values, tool)) is not None:
+    if (whole := _whole_call(found.values, tool, tools)) is not None:
         return ReadArguments(whole, dump(whole), (*found.forms, MARKUP), found.told)
     if len(found.values) == 1:
         ((key, value),) = found.values.items()
@@ -181,13 +168,14 @@ def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments
     if values.keys() >= set(tool.required):
         return None
     texts = [(key, value) for key, value in values.items() if isinstance(value, str)]
-    torn = [(key, value, pair) for key, value in texts for pattern, pair in _PAIRS if pattern.search(value)]
+    torn = [(key, value, found) for key, value in texts if (found := _PAIR.search(value))]
     if len(torn) != 1:
         return None
-    key, value, pair = torn[0]
+    key, value, found = torn[0]
     if "\n</" in value:
         value = f"\n{value}\n"
-    read = _read_tags(pair.format(key, value), tool, tools)
+    end_tag, tag = found.groups()
+    read = _read_tags(f"{tag}{key}{_BEHIND_KEY[tag[-1]]}{value}{end_tag}", tool, tools)
     if read is None or key not in read.values or read.values.keys() & values.keys() != {key}:
         return None
     whole: JsonObject = {}
@@ -196,29 +184,29 @@ def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments
     return replace(read, values=whole, text=dump(whole)) if whole.keys() >= set(tool.required) else None
 
 
-def _whole_call(values: JsonObject, tool: Tool) -> JsonObject | None:
+def _whole_call(values: JsonObject, tool: Tool, tools: ToolSet) -> JsonObject | None:
     """Return the arguments of a call that is repeated inside its own arguments; None otherwise.
 
         {"name": "bash", "arguments": {"command": "ls"}}, {"bash": {"command": "ls"}}
     """
-    inner = values.get(tool.name)
-    if len(values) == 1 and tool.name not in tool.properties and isinstance(inner, dict):
-        return inner
-    if len(values) != 2 or not tool.properties or values.keys() & tool.properties.keys():
+    if values.keys() & tool.properties.keys():
         return None
-    named = any(values.get(word) == tool.name for word in NAME_WORDS)
-    arguments = next((values[word] for word in ARGUMENT_WORDS if word in values), None)
-    return arguments if named and isinstance(arguments, dict) else None
+    try:
+        (call,) = shapes(values, tools)
+    except (NoCall, ValueError):
+        return None
+    clear = call.says_arguments and (tool.properties or not call.says_name)
+    fits = clear and tools.resolve(call.name) is tool
+    return call.arguments if fits and isinstance(call.arguments, dict) else None
 
 
 def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
     """Return arguments that are written entirely as tags or as Python keyword arguments: `command="ls"`."""
     written = text.strip()
-    steps = MAX_STEPS * len(text) + MORE_STEPS
     try:
-        values, end = CallReader(Source(written, True, steps), tools).tag_values(0, tool)
+        values, end = CallReader(Source(written), tools).tag_values(0, tool)
         if not values and "=" in written:
-            values, end = CallReader(Source(f"({written})", True, steps), tools).parenthesised(0, tool)
+            values, end = CallReader(Source(f"({written})"), tools).parenthesised(0, tool)
             end -= 2
         if not values or not values.keys() <= tool.properties.keys() or not _BEHIND.match(written, end):
             return None
@@ -251,7 +239,7 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
     """Return the object in a text that may have a little junk around it. Raises NoCall or ValueError for other text."""
     before = _BEFORE.match(text)
     start = before.end() if before else len(text) - len(text.lstrip())
-    literals = Literals(Source(text, True, MAX_STEPS * len(text) + MORE_STEPS), schema, _BEHIND)
+    literals = Literals(Source(text), schema, _BEHIND)
     literals.alone = True
     value, end = literals.whole(start)
     if not isinstance(value, dict) or is_deep(value) or not _BEHIND.match(text, end):
@@ -260,10 +248,9 @@ def _read_object(text: str, schema: Schema) -> ReadArguments:
     forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
     forms += [form for oddity, form in ODD.items() if oddity in literals.odd]
     written = text[start:end]
-    if strict_object(written) is not None:
-        return ReadArguments(value, written, tuple(forms), told)
-    forms = forms if literals.odd else [*forms, LITERALS]
-    return ReadArguments(value, dump(value), tuple(forms), told)
+    if strict_object(written) is None:
+        written, forms = dump(value), forms if literals.odd else [*forms, LITERALS]
+    return ReadArguments(value, written, tuple(forms), told)
 
 
 def _once(text: str) -> str:

@@ -6,7 +6,6 @@ nothing.
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -15,7 +14,7 @@ from fnmatch import fnmatchcase
 from html import unescape
 from html.entities import html5
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from proxy.json import Json, JsonObject, is_deep
 from proxy.notations.literals import literal
@@ -43,11 +42,10 @@ ITEMS = "[]"
 
 _RENAMES_TOOL = frozenset(("rename_tool", "convert_tool_to_write"))
 _TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-_GLOB_MARK = re.compile(r"[*?\[]")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
-# A one-tuple of the value at a place, or () if there is none.
-_Slot: TypeAlias = tuple[Json, ...]
+# A place in the arguments: an object and a key, or a list and an index.
+_Place: TypeAlias = tuple[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +98,9 @@ def applies_to_model(rule: ToolRule, model: str) -> bool:
 
 def rules_for(rules: Iterable[ToolRule], tool_name: str, *, case_sensitive: bool) -> tuple[ToolRule, ...]:
     """Return the rules for one tool's calls, in order."""
-
-    def is_named(glob: str) -> bool:
-        name = tool_name if case_sensitive else tool_name.casefold()
-        glob = glob if case_sensitive else glob.casefold()
-        return name == glob or (_GLOB_MARK.search(glob) is not None and fnmatchcase(name, glob))
-
-    return tuple(rule for rule in rules if is_named(rule.tool))
+    spelled = str if case_sensitive else str.casefold
+    name = spelled(tool_name)
+    return tuple(rule for rule in rules if name == spelled(rule.tool) or fnmatchcase(name, spelled(rule.tool)))
 
 
 def touched(rules: Iterable[ToolRule]) -> frozenset[str]:
@@ -132,14 +126,17 @@ def apply_rule(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) ->
 
     The caller has checked that the rule is for this tool and model.
     """
-    places = tuple(islice(_places(values, rule.parameter), MAX_PLACES + 1))
-    if len(places) > MAX_PLACES or not any(_holds(rule, slot) for slot in places):
+    places = [*islice(_places(values, rule.parameter), MAX_PLACES + 1)]
+    if len(places) > MAX_PLACES or not any(_holds(rule, *place) for place in places):
         return name, values
     if rule.action in _RENAMES_TOOL:
         return _new_name(rule, name, values, tools), values
-    changed = _changed(rule, values, rule.parameter)
-    assert isinstance(changed, dict)  # a rule on a path changes members, never the type of the whole
-    return name, changed
+    changed = deepcopy(values)
+    # The last place first, because items may be removed.
+    for place in reversed([*_places(changed, rule.parameter)]):
+        if _holds(rule, *place):
+            _act(rule, *place)
+    return name, values if same(changed, values) else changed
 
 
 def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> str:
@@ -153,28 +150,31 @@ def _new_name(rule: ToolRule, name: str, values: JsonObject, tools: ToolSet) -> 
     return name if tool is None else tool.name
 
 
-def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Slot]:
-    """Yield the slot at each place that the path matches; an empty slot for a key that an object lacks.
+def _places(node: Json, path: tuple[str, ...]) -> Iterator[_Place]:
+    """Yield each place that the path matches, even if the object there lacks the last key.
 
-    `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`: ("a",), ().
+    `("todos", "[]", "content")` names the content of each item of `{"todos": [{"content": "a"}, {}]}`.
     """
-    step, rest = path[0], path[1:]
-    slots: Iterable[_Slot] = ()
-    if step == ITEMS and isinstance(node, list):
-        slots = ((item,) for item in node)
-    elif step != ITEMS and isinstance(node, dict):
-        slots = [(node[step],) if step in node else ()]
-    for slot in slots:
-        if not rest:
-            yield slot
-        elif slot:
-            yield from _places(slot[0], rest)
+    keys: Iterable[Any] = ()
+    if path[0] == ITEMS and isinstance(node, list):
+        keys = range(len(node))
+    elif path[0] != ITEMS and isinstance(node, dict):
+        keys = (path[0],)
+    for key in keys:
+        if not path[1:]:
+            yield node, key
+        elif _exists(node, key):
+            yield from _places(node[key], path[1:])  # type: ignore[index]
 
 
-def _holds(rule: ToolRule, slot: _Slot) -> bool:
-    """Return whether the slot satisfies the rule's condition."""
-    if slot:
-        return _CONDITIONS[rule.condition](rule, slot[0])
+def _exists(container: Any, key: Any) -> bool:
+    return isinstance(container, list) or key in container
+
+
+def _holds(rule: ToolRule, container: Any, key: Any) -> bool:
+    """Return whether a place satisfies the rule's condition."""
+    if _exists(container, key):
+        return _CONDITIONS[rule.condition](rule, container[key])
     return rule.condition in ("missing", "missing_or_empty")
 
 
@@ -195,42 +195,20 @@ _CONDITIONS: Mapping[Condition, Callable[[ToolRule, Json], bool]] = {
 }
 
 
-def _changed(rule: ToolRule, node: Json, path: tuple[str, ...]) -> Json:
-    """Return a copy of the node with the rule applied at each place of the path; the node itself if nothing changes."""
-    step, rest = path[0], path[1:]
-
-    def after(slot: _Slot) -> _Slot:
-        if not rest:
-            return _after(rule, slot)
-        return tuple(_changed(rule, value, rest) for value in slot)
-
-    if step == ITEMS and isinstance(node, list):
-        items = [value for item in node for value in after((item,))]
-        return node if len(items) == len(node) and all(map(operator.is_, items, node)) else items
-    if step == ITEMS or not isinstance(node, dict):
-        return node
-    slot: _Slot = (node[step],) if step in node else ()
-    if rule.action == "rename_parameter" and not rest:
-        if not slot or rule.to in node or not _holds(rule, slot):
-            return node
-        return {rule.to if key == step else key: value for key, value in node.items()}
-    new = after(slot)
-    if len(new) == len(slot) and all(map(operator.is_, new, slot)):
-        return node
-    if new:
-        return {**node, step: new[0]}
-    return {key: value for key, value in node.items() if key != step}
-
-
-def _after(rule: ToolRule, slot: _Slot) -> _Slot:
-    """Return the slot after a rule that does not rename; the same value if nothing changes."""
-    if not _holds(rule, slot):
-        return slot
+def _act(rule: ToolRule, container: Any, key: Any) -> None:
+    """Change the value at a place by a rule that does not rename the tool."""
     if rule.action == "set_default":
-        return slot if slot and same(slot[0], rule.default[0]) else (deepcopy(rule.default[0]),)
-    if rule.action == "remove_parameter":
-        return ()
-    return tuple(_converted(rule, value) for value in slot)
+        container[key] = deepcopy(rule.default[0])
+    elif not _exists(container, key):
+        return
+    elif rule.action == "remove_parameter":
+        del container[key]
+    elif rule.action != "rename_parameter":
+        container[key] = _converted(rule, container[key])
+    elif rule.to not in container:
+        members = [*container.items()]
+        container.clear()
+        container.update((rule.to if name == key else name, value) for name, value in members)
 
 
 def _converted(rule: ToolRule, text: Json) -> Json:

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import get_args
 
 from proxy.json import JsonObject, dump
-from proxy.notations.toolset import Tool, ToolSet
+from proxy.notations.toolset import Tool, ToolSet, fold
 from proxy.notations.validator import same, violations
 from proxy.repair.arguments import ReadArguments, read_call
-from proxy.repair.policy import Condition, Policy, ToolRule, apply_rule, rules_for
+from proxy.repair.policy import Policy, ToolRule, apply_rule, rules_for
 from proxy.repair.record import Repair
 from proxy.repair.schema_fixes import FIXES, apply_fixes
-
-_ALL_CONDITIONS: tuple[Condition, ...] = get_args(Condition)
-_OF_WHAT_IS_THERE = tuple(each for each in _ALL_CONDITIONS if not each.startswith("missing"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +70,7 @@ class Repairer:
         if tool is None and (not name or reading.told):
             return None
         call = _Call(tool.name if tool else name, tool, reading.values)
-        call = self._apply_fixes(self._by_rules(call, _OF_WHAT_IS_THERE))
-        call = self._by_rules(call, _ALL_CONDITIONS)
+        call = self._by_rules(self._apply_fixes(self._by_rules(call)), missing=True)
         wrong = call.violations
         if wrong:
             call, wrong = self._by_fallback_rules(call, wrong)
@@ -97,16 +92,16 @@ class Repairer:
         values, steps = apply_fixes(call.values, call.tool.compiled, FIXES)
         if not isinstance(values, dict) or not steps:
             return call
-        places = (f" (at {step.path})" if step.path else "" for step in steps)
-        done = (
-            Repair(step.fix.id, dump(step.before), dump(step.after), step.fix.why + place, call.name)
-            for step, place in zip(steps, places, strict=True)
-        )
-        return _Call(call.name, call.tool, values, (*call.fixes, *done))
+        fixes = [*call.fixes]
+        for step in steps:
+            why = f"{step.fix.why} (at {step.path})" if step.path else step.fix.why
+            fixes.append(Repair(step.fix.id, dump(step.before), dump(step.after), why, call.name))
+        return _Call(call.name, call.tool, values, tuple(fixes))
 
-    def _by_rules(self, call: _Call, conditions: Collection[Condition]) -> _Call:
+    def _by_rules(self, call: _Call, *, missing: bool = False) -> _Call:
+        """Apply the rules of the user's file; those about missing values only if `missing`."""
         for rule in self.rules(call.name):
-            if rule.condition in conditions:
+            if missing or not rule.condition.startswith("missing"):
                 call = self._applied(rule, call)
         return call
 
@@ -128,11 +123,10 @@ class Repairer:
             return call
         where = ".".join(rule.parameter) or rule.tool
         why = rule.description or f"a rule for {where}: {rule.action}"
+        tool, before, after = call.tool, dump(call.values), dump(values)
         if name != call.name:
-            repair = Repair(f"rule:{rule.name}", call.name, name, why, call.name)
-            return _Call(name, self.tools.resolve(name), values, (*call.fixes, repair))
-        repair = Repair(f"rule:{rule.name}", dump(call.values), dump(values), why, call.name)
-        return _Call(name, call.tool, values, (*call.fixes, repair))
+            tool, before, after = self.tools.resolve(name), call.name, name
+        return _Call(name, tool, values, (*call.fixes, Repair(f"rule:{rule.name}", before, after, why, call.name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,31 +142,22 @@ class _Call:
         return violations(self.values, self.tool.compiled) if self.tool else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """Keys that identify a tool: at least one of each group, and none of `without`."""
-
-    tool: str
-    groups: tuple[tuple[str, ...], ...]
-    without: frozenset[str] = frozenset()
-
-
-_FILE = ("file_path", "filePath")
-# The table that users of qwen3-call-patch-proxy rely on, in its order.
+# The table that users of qwen3-call-patch-proxy rely on, in its order: a tool, the keys that identify it, in any
+# spelling, and keys that it does not have.
 _TABLE = (
-    _Row("todowrite", (("todos",),)),
-    _Row("bash", (("command",),), frozenset(("edits",))),
-    _Row("multiedit", (("file_path",), ("edits",))),
-    _Row("edit", (_FILE, ("oldString", "old_string"), ("newString", "new_string"))),
-    _Row("grep", (("pattern",), ("output_mode",))),
-    _Row("glob", (("pattern",),), frozenset(("output_mode",))),
-    _Row("webfetch", (("url",), ("prompt",))),
-    _Row("websearch", (("query",),)),
-    _Row("write", (("content",), _FILE)),
-    _Row("read", (_FILE,), frozenset(("content",))),
-    _Row("task", (("description",), ("prompt",), ("subagent_type",))),
-    _Row("notebookedit", (("notebook_path",), ("new_source",))),
-    _Row("list", (("path",),)),
+    ("todowrite", "todos", ""),
+    ("bash", "command", "edits"),
+    ("multiedit", "filepath edits", ""),
+    ("edit", "filepath oldstring newstring", ""),
+    ("grep", "pattern outputmode", ""),
+    ("glob", "pattern", "outputmode"),
+    ("webfetch", "url prompt", ""),
+    ("websearch", "query", ""),
+    ("write", "content filepath", ""),
+    ("read", "filepath", "content"),
+    ("task", "description prompt subagenttype", ""),
+    ("notebookedit", "notebookpath newsource", ""),
+    ("list", "path", ""),
 )
 
 
@@ -186,11 +171,9 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
     accepting = [tool for tool in tools if tool.accepts(keys)]
     if len(accepting) == 1:
         return accepting[0]
-    given = frozenset(keys)
-    for row in _TABLE if by_table else ():
-        if given & row.without or not all(given.intersection(group) for group in row.groups):
-            continue
-        tool = tools.resolve(row.tool)
-        if tool is not None and given <= tool.properties.keys():
+    given = set(map(fold, keys))
+    for name, needed, foreign in _TABLE if by_table else ():
+        tool = tools.resolve(name)
+        if tool and given >= {*needed.split()} and not given & {*foreign.split()} and tool.properties.keys() >= {*keys}:
             return tool
     return None

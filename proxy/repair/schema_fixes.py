@@ -8,8 +8,10 @@ is used only if it fits the schema better (contract C3).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 
 from proxy.json import Json, JsonObject, dump
 from proxy.notations.literals import literal
@@ -111,31 +113,18 @@ def _known_keys(value: JsonObject, schema: Schema, validator: Validator) -> froz
     return frozenset(key for part in validator.applied(value, schema) for key in part.properties)
 
 
-def _renamed(values: JsonObject, schema: Schema, meant: Callable[[str], Collection[str]]) -> JsonObject:
-    """Rename unknown keys to missing known ones, if only one known key matches."""
-    declared = schema.all_keys()
-    new = {key: next(iter(names)) for key in values if key not in declared and len(names := meant(key)) == 1}
-    times = Counter(new.values())
-    new = {key: name for key, name in new.items() if times[name] == 1}
-    return {new.get(key, key): value for key, value in values.items()} if new else values
-
-
-def clean_keys(values: Json, schema: Schema, validator: Validator) -> Json:
-    """Remove markup and quotation marks from keys (F7, F15)."""
-    if not isinstance(values, dict):
-        return values
-    free = _known_keys(values, schema, validator) - values.keys()
-    return _renamed(values, schema, lambda key: () if is_torn(key, values[key]) else free & {without_markup(key)})
-
-
-def spell_keys(values: Json, schema: Schema, validator: Validator) -> Json:
-    """Rename keys to the letter case and separators of the schema (F34): `filePath` to `file_path`."""
+def _respelled(values: Json, schema: Schema, validator: Validator, spell: Callable[[str], str]) -> Json:
+    """Rename each undeclared key to the one missing known key that `spell` maps to the same text."""
     if not isinstance(values, dict):
         return values
     alike: dict[str, list[str]] = {}
     for name in _known_keys(values, schema, validator) - values.keys():
-        alike.setdefault(fold(name), []).append(name)
-    return _renamed(values, schema, lambda key: alike.get(fold(key), ()))
+        alike.setdefault(spell(name), []).append(name)
+    strange = values.keys() - schema.all_keys()
+    meant = {key: alike.get(spell(key), []) for key in strange if not is_torn(key, values[key])}
+    times = Counter(chain(*meant.values()))
+    new = {key: names[0] for key, names in meant.items() if len(names) == 1 == times[names[0]]}
+    return {new.get(key, key): value for key, value in values.items()} if new else values
 
 
 def unwrap(values: Json, schema: Schema, validator: Validator) -> Json:
@@ -212,10 +201,15 @@ FIXES = (
         "key_markup",
         "a key contained markup",
         (_PATH, {"file_path</arg_key>": "a"}, {"file_path": "a"}),
-        clean_keys,
+        partial(_respelled, spell=without_markup),  # F7, F15
     ),
     Fix("unwrapped", "a wrapper held all arguments", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
-    Fix("key_spelling", "a key was spelled differently", (_PATH, {"filePath": "a"}, {"file_path": "a"}), spell_keys),
+    Fix(
+        "key_spelling",
+        "a key was spelled differently",
+        (_PATH, {"filePath": "a"}, {"file_path": "a"}),
+        partial(_respelled, spell=fold),  # F34
+    ),
     Fix("literal", "a string held the required value", ({"type": "integer"}, "10", 10), read_value),
     Fix("text", "the schema requires a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
     Fix("enum_case", "the value differs in case or blanks", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),

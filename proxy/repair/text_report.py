@@ -24,15 +24,14 @@ _STRUCTURED = {
 
 def reasons() -> dict[str, str]:
     """Return the sentence for each rejection label."""
-    return {**{rejection.label: rejection.sentence for rejection in Rejection}, **_STRUCTURED}
+    return {rejection.label: rejection.sentence for rejection in Rejection} | _STRUCTURED
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """A call in a text: its source, its notation, and the repaired call, None if it cannot be executed."""
+    """A call in a text: its notation, its line, and the repaired call, None if it cannot be executed."""
 
     found: Found
-    source: str
     row: str
     line: str
     repaired: Repaired | None
@@ -55,7 +54,7 @@ def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> Te
     for piece in (*reader.feed(text), *reader.finish(stopped=stopped)):
         for call in piece.calls or ():
             repaired = repairer.repair(call.name, dump(call.arguments), stopped=True)
-            calls.append(FoundCall(call, piece.text.strip(), piece.row, _line(text, start), repaired))
+            calls.append(FoundCall(call, piece.row, _line(text, start), repaired))
         content += piece.text if piece.is_prose else ""
         start += len(piece.text)
     refused = []

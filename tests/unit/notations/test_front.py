@@ -54,6 +54,14 @@ def test_text_that_cannot_become_a_call_hardly_waits(text: str) -> None:
     assert waits(text) <= 256 + 64
 
 
+@pytest.mark.parametrize("wrapper", ["{}", "<tool_call>{}</tool_call>"])
+def test_a_text_in_json_that_is_nested_too_deeply_stays_text(wrapper: str) -> None:
+    text = wrapper.format('{"response": "' + "[" * 100_000 + '"}')
+    reader = Reader(TOOLS)
+    pieces = [*reader.feed(text), *reader.finish()]
+    assert made(pieces) == [] and "".join(piece.text for piece in pieces) == text
+
+
 def test_a_call_leaves_when_what_follows_cannot_matter() -> None:
     reader = Reader(TOOLS)
     assert made(reader.feed(CALL)) == ["read"]

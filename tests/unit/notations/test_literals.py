@@ -24,6 +24,8 @@ READ: dict[str, tuple[str, Any]] = {
     "a comma behind the last member": ('{"a": 1,}', {"a": 1}),
     "a comma behind the last item": ("[1, 2, ]", [1, 2]),
     "nothing in it": ("[{}, [], ()]", [{}, [], []]),
+    "a word": (" true\n", True),
+    "a word of Python": ("None", None),
     "a tuple": ("('a', 1)", ["a", 1]),
     "raw line ends in a string": ('"a\nb\tc"', "a\nb\tc"),
     "the other quotation mark inside": ("""["it's", 'so "said"']""", ["it's", 'so "said"']),
@@ -290,14 +292,6 @@ def test_the_digits_of_a_huge_number_are_kept(kind: str) -> None:
     """C3: only exact literals; a float in the place of thirty digits is another number."""
     text = "123456789012345678901234567890"
     assert json.dumps(typed(compiled({"type": kind}), text)).strip('"') == text
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("1", 1), (" true\n", True), ("None", None), ("{'a': 1}", {"a": 1}), ("'a'", "a"), ("a", "a"), ("", "")],
-)
-def test_a_literal_is_what_a_text_says_or_the_text(text: str, value: Any) -> None:
-    assert literal(text) == value
 
 
 def test_a_type_that_the_notation_itself_gives_decides() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.notations.schema import MAX_WALK, Schema, compile_schema, or_anything
+from proxy.notations.schema import Schema, compile_schema, or_anything
 from tests.support.rows import rows
 
 ALL = frozenset(("string", "integer", "number", "boolean", "null", "array", "object"))
@@ -35,16 +35,9 @@ def test_a_reference_to_the_root_ends() -> None:
 
 def test_a_hostile_schema_is_walked_only_so_far() -> None:
     """C7: a schema of many parts costs no more than the limit."""
-    wide: dict[str, Any] = {"anyOf": [{"type": "integer"} for _ in range(MAX_WALK)] + [{"type": "string"}]}
+    wide: dict[str, Any] = {"anyOf": [{"type": "integer"} for _ in range(100_000)] + [{"type": "string"}]}
     assert "string" in compiled(wide, {}).types
     deep: dict[str, Any] = {"type": "integer"}
     for _ in range(100_000):
         deep = {"anyOf": [deep]}
     assert compiled(deep, {}).types == ALL
-
-
-def test_a_value_is_unlisted_where_the_schema_or_what_it_refers_to_lists_others() -> None:
-    listed: Any = {"enum": ["a", "b"]}
-    assert compiled(listed, {}).is_unlisted("c") and not compiled(listed, {}).is_unlisted("a")
-    assert compiled({"$ref": "#/$defs/x"}, {"$defs": {"x": listed}}).is_unlisted("c")
-    assert not compiled({"anyOf": [listed]}, {}).is_unlisted("c") and not compiled({}, {}).is_unlisted("c")

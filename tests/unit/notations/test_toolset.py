@@ -16,7 +16,7 @@ from proxy.notations.toolset import (
     short_name,
     without_markup,
 )
-from tests.support.helpers import function, offered
+from tests.support.helpers import function
 from tests.support.rows import rows
 
 
@@ -69,17 +69,6 @@ def test_a_tool_without_a_usable_schema_has_no_parameters(parameters: Any) -> No
     assert (tool.properties, tool.required) == ({}, frozenset())
     assert tool.accepts(())
     assert not tool.accepts(("a",))
-
-
-def test_a_key_that_runs_into_the_name_is_split_off_by_the_longest_name() -> None:
-    """F7."""
-    tools = offered(function("read", {"path": {}, "_file": {}}), function("read_file", {"path": {}}), function("now"))
-    found = tools.split("read_filepath")
-    assert found is not None and (found[0].name, found[1]) == ("read_file", "path")
-    found = tools.split("readpath")
-    assert found is not None and (found[0].name, found[1]) == ("read", "path")
-    for text in ("read", "readother", "nowpath", "path", "xreadpath", ""):
-        assert tools.split(text) is None
 
 
 NAMES = ("file_path", "content", "oldText", "old-text")

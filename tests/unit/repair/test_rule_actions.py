@@ -214,13 +214,6 @@ def test_a_nested_key_is_renamed() -> None:
     assert after(renaming, {"a": [{"b": 1}, {"b": 2, "c": 3}]}) == {"a": [{"c": 1}, {"b": 2, "c": 3}]}
 
 
-def test_what_is_not_on_the_path_stays_the_same_object() -> None:
-    values: dict[str, Any] = {"a": [{"b": [1]}, {"b": []}], "c": {"d": 1}}
-    changed: Any = after(rule("missing_or_empty", parameter=("a", "[]", "b")), values)
-    assert changed == {"a": [{"b": [1]}, {}], "c": {"d": 1}}
-    assert changed["a"][0] is values["a"][0] and changed["c"] is values["c"]
-
-
 def test_a_rule_with_too_many_places_does_nothing() -> None:
     removing = rule(parameter=("a", "[]"))
     assert after(removing, {"a": [0] * MAX_PLACES}) == {"a": []}
