@@ -169,7 +169,11 @@ class RawValue:
         If such an end tag is missing, the spelling does not matter.
         """
         words, last_ends = self.layout.words, self.layout.last_ends
-        if mark.word == words.get(mark.level, mark.word):
+        if mark.level in words:
+            spelled = mark.word == words[mark.level]
+        else:  # in a wrapper that is a tag, a token of another family closes nothing
+            spelled = bool(mark.word) or not words.get(Level.WRAPPER)
+        if spelled:
             return True
         for word in filter(None, words.values()):
             if 0 <= last_ends.get(word, 0) < self.own.end:
