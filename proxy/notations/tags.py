@@ -30,7 +30,7 @@ SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
 _BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
-_SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
+_SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?(?!\|)((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
 _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
 _LINE_END = re.compile(r"\r?\n[ \t]*\Z")
 _NAMED = re.compile(r"name\s*=")
@@ -373,7 +373,7 @@ def _mark(found: re.Match[str]) -> Mark:
 def spelling(tag: str) -> str:
     """Return the spelling of a tag: its namespace and word; empty for a token."""
     found = _SPELLING.match(tag)
-    return found.group(1) if found and not found.group(1).startswith("|") else ""
+    return found.group(1) if found else ""
 
 
 def _unpadded(text: str, unended: bool = False) -> str:
