@@ -426,6 +426,9 @@ class _Search:
             # A value never ends with its own end tag: the second one is surplus.
             if not value.source.text[value.own.end : mark.start].strip():
                 raise NoCall("an end tag is there twice around nothing")
+            inner = [each.closing for each in value.between(value.own.end, mark.start) if each.level is Level.VALUE]
+            if inner.count(False) > inner.count(True):
+                raise NoCall("what a value shows is not closed")
             return RawEnd(mark.start, resume)
         if self.fallback is not None and not (value.holds_keys and value.is_own_end(mark)):
             raise NoCall("another key may begin in a value")
@@ -470,6 +473,8 @@ class _Search:
             return None
         if self.fallback is not None:
             return self.fallback
+        if self.doubtful in self.stack:
+            raise NoCall("a key's opener in a line may be shown")
         at = self.split.start if self.split and self.split in self.stack else mark.start
         return RawEnd(at, at, True)
 

@@ -28,7 +28,7 @@ _ORPHAN = regex.compile(f"{n.WRAPPER_CLOSE}|{n.CALL_CLOSE}|{VALUE_END.pattern}")
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
+_CDATA = re.compile(r"\s*<!\[CDATA\[((?:(?!\]\]>).)*)\]\]>\s*", re.S)
 _BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
 _SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?(?!\|)((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
 _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
@@ -280,7 +280,10 @@ class TagReader(ABC):
         if end.unended and not text.strip():
             raise NoCall("a key without a value")
         tag = self.source.text[mark.start : mark.end]
-        if style == "parameter" and (inside := _CDATA.fullmatch(text)):
+        if style == "parameter" and text.lstrip().startswith("<![CDATA["):
+            inside = _CDATA.fullmatch(text)
+            if inside is None:
+                raise NoCall("character data without its end")
             text = inside.group(1)
         if "DSML" in tag:
             text = text.replace("<\u200b", "<")
