@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
+import regex
+
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
 from proxy.notations.tables import BEHIND_CALL, END_OF_TURN, SEP, TOKENS
 from proxy.notations.toolset import Tool
@@ -24,6 +26,8 @@ _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)|\s*(<!\[CDATA\[)")
 _BLANKS = re.compile(r"\s*")
 _ELEMENT = re.compile(rf"{re.escape(SEP)}<(/?)([A-Za-z_$][\w.-]*)>")
 _LINE_REST = re.compile(r"[ \t\r]*")
+# Meaningless words before the end tag of a wrapper.
+_FEW_WORDS = regex.compile(r"[^<\n]{1,39}(?=<)")
 _QUOTES = "\"'`"
 # Closers that are tokens, and leftovers after a call.
 CLOSING_TOKENS = {closer for closers in TOKENS.values() for closer in closers if len(closer) > 1}
@@ -222,8 +226,11 @@ class RawValue:
         """
         source, text, level, pos = self.source, self.source.text, closer.level, closer.end
         behind = pos
-        while (pos := source.blanks(pos)) < source.size and not ends_turn(self.source, pos):
+        while (pos := source.blanks(pos)) < source.size and not ends_turn(source, pos):
             mark = self.marks(pos, here=True)
+            if mark is None and level is Level.CALL and (words := source.match(_FEW_WORDS, pos)):
+                wrapper = self.marks(words.end(), here=True)
+                mark = wrapper if wrapper and wrapper.closing and wrapper.level is Level.WRAPPER else None
             if mark is None:
                 return Follows.TEXT, behind
             if not mark.closing:
