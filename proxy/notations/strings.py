@@ -31,6 +31,11 @@ _ANOTHER_STRING = regex.compile(
 )
 _LAST_COMMENT = re.compile(r"[\"'][ \t]*(?:(?://|#)[^\n\\]{0,200}|/\*[^*\\]{0,200}(?:\*/\s{0,9})?)\Z")
 _QUOTED_MEMBER = re.compile(r"[\"'](?P<K>[^\"'\\\n]{1,80})[\"']\s*:")
+_MEMBER = re.compile(r"[\"'](?P<quoted>[^\"'\\\n]{1,80})[\"']\s*:|\b(?P<bare>[\w$.-]{1,80})\s*:")
+# The last mark of a string may be doubled: `ls""`, but not `a ""`.
+_DOUBLED_END = re.compile(r"\S[\"']\Z")
+# The last mark in a string opens a quotation that the string's end may close: `git commit -m "fix`.
+_OPENS_LAST = re.compile(r"(?:^|[\s(\[{=,:])[\"'][^\s\"'][^\"']*\Z")
 _NEXT_ARGUMENT = re.compile(r"([\"'])\s*,\s*[A-Za-z_]\w*\s*=\s*\1")
 _NEXT_KEY = regex.compile(
     r"[\"'“„](?P<quoted>[^\"'”“\n\\]{1,80})[\"'”“]\s*[:=](?!=)|(?P<bare>[^\W\d]\w{0,60})\s*[:=](?!=)|--(?P<option>[\w.-]{1,80})"
@@ -164,7 +169,7 @@ class StringReader:
         # With an odd number of marks inside, the closing mark may be missing, and the string may include other calls.
         odd = (text.count(mark) - text.count("\\" + mark)) % 2
         named = bool(self._open) and not self._open[-1].listed and bool(self._open[-1].declared)
-        if told and (odd or not named or self._may_have_ended(text)):
+        if told and ((odd and not self._sure_end(text, at + 1)) or not named or self._may_have_ended(text)):
             self.in_string = True
             raise NoCall("a string may end elsewhere")
         self.told += [text] * told
@@ -173,6 +178,22 @@ class StringReader:
         if mark == "'" and not self.python and "\\" in text:
             self._check_marks_of_python(text)
         return self._unescaped(text), at + 1
+
+    def _sure_end(self, text: str, end: int) -> bool:
+        """Return whether a string with an odd number of marks inside can end only here.
+
+        The text must be a single value, and the end of the value or a required key must follow. The missing mark must
+        not be one before a key: `"a, "b": "c"`.
+        """
+        if not self.alone or _DOUBLED_END.search(text) or _depth(text) > 0 or _OPENS_LAST.search(text):
+            return False
+        if any((found["quoted"] or found["bare"]) in self._open[-1].declared for found in _MEMBER.finditer(text)):
+            return False
+        pos = self.skip(end)
+        if self.source.text.startswith(",", pos):
+            required = {key for part in self._open[-1].schema.all_parts() for key in part.required}
+            return self._is_key(self.skip(pos + 1), required)
+        return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
 
     def _unescaped(self, text: str) -> str:
         """Return a string with its escapes decoded. Raise NoCall if its backslashes are ambiguous."""
