@@ -9,26 +9,37 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
-from proxy.notations.source import NeedMore, NoCall, Source, end_of
-from proxy.notations.tables import SEP
+import regex
+
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
+from proxy.notations.tables import BEHIND_CALL, END_OF_TURN, SEP, TOKENS
 from proxy.notations.toolset import Tool
 
-_CDATA = re.compile(r"\s*<!\[CDATA\[")
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
-# A fence directly after the opener of its value.
-_FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)")
+# A fence or character data directly after the opener of its value.
+_FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)|\s*(<!\[CDATA\[)")
 _BLANKS = re.compile(r"\s*")
 _ELEMENT = re.compile(rf"{re.escape(SEP)}<(/?)([A-Za-z_$][\w.-]*)>")
+_LINE_REST = re.compile(r"[ \t\r]*")
+# Meaningless words before the end tag of a wrapper.
+_FEW_WORDS = regex.compile(r"[^<\n]{1,39}(?=<)")
 _QUOTES = "\"'`"
+# Closers that are tokens, and leftovers after a call.
+CLOSING_TOKENS = {closer for closers in TOKENS.values() for closer in closers if len(closer) > 1}
+_LEFT = Tokens((*END_OF_TURN, *BEHIND_CALL, *CLOSING_TOKENS))
 # `Mark.word` of an opener that is an element named after the key.
 KEY = "key"
-# Maximum length of meaningless text before the end of a wrapper.
-MAX_JUNK = 40
+
+
+def ends_turn(source: Source, pos: int) -> int:
+    """Return the position after an end-of-turn token or a closing token, or 0."""
+    token = source.token(_LEFT, pos)
+    return pos + len(token) if token else 0
 
 
 class Level(Enum):
@@ -40,16 +51,12 @@ class Level(Enum):
 
 
 class Follows(Enum):
-    """The text after an end tag of a value."""
+    """The text after an end tag: part of the value, another value, the end of the call, or the end of the reply."""
 
     TEXT = auto()
     VALUE = auto()
     END = auto()
     NOTHING = auto()
-    SAME_END = auto()
-
-
-_ENDS = (Follows.VALUE, Follows.END, Follows.NOTHING)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +75,12 @@ class Mark:
     kind: str = ""
     declared: str = ""
     word: str = ""
+
+    def closes(self, opened: Mark) -> bool:
+        """Return whether this end tag can close an opening tag."""
+        if opened.level is not self.level or (opened.kind and self.kind and opened.kind != self.kind):
+            return False
+        return not opened.word or not self.word or opened.word == self.word
 
 
 class Marks(Protocol):
@@ -89,13 +102,13 @@ class RawEnd:
 class Layout:
     """Spelling and layout of the call being read.
 
-    `words` are the spellings of the open call and wrapper. `lined`: the call's tags begin lines; `indented`: after
-    whitespace. `shown` are positions inside a value, where no wrapper can end.
+    `words` are the spellings of the open call and wrapper, `last_ends` where such end tags were found. `lined`: the
+    call's tags begin lines. `shown` are positions inside a value, where no wrapper can end.
     """
 
     words: dict[Level, str] = field(default_factory=dict)
+    last_ends: dict[str, int] = field(default_factory=dict)
     lined: bool = False
-    indented: bool = False
     shown: range = range(0)
 
 
@@ -103,7 +116,7 @@ class Layout:
 class RawValue:
     """The value opened by `own`, during the search for its end.
 
-    `given` are the keys that have a value already. `ends_turn` returns the position after an end-of-turn token, or 0.
+    `given` are the keys that have a value already.
     """
 
     source: Source
@@ -112,42 +125,13 @@ class RawValue:
     own: Mark
     given: Collection[str]
     tool: Tool | None
-    ends_turn: Callable[[int], int]
-    # `foreign`: another kind of value's end tag ended it. `unended`: no end tag did.
+    # `foreign`: another kind of value's end tag ended it. `unended`: no end tag did, or the value is empty.
     foreign: bool = False
     unended: bool = False
 
     def find_end(self) -> RawEnd:
-        """Return the end of the value. Try end tags spelled like the call's own first, then any others."""
-        try:
-            return self._checked(_Search(self).run())
-        except NoCall:
-            text, words = self.source.text, self.layout.words
-            if not any(words.values()) or all(text.find(f"</{word}>", self.own.end) >= 0 for word in words.values()):
-                raise
-            if not self.source.final:
-                raise NeedMore from None
-            self.layout.words = {}
-            try:
-                return self._checked(_Search(self).run())
-            finally:
-                self.layout.words = words
-
-    def _checked(self, end: RawEnd) -> RawEnd:
-        """Reject a value that lacks its end tag but contains one, or that ends inside quotation marks."""
-        if not end.unended:
-            return end
-        shows_end, last = self.shown(end.end)
-        if shows_end:
-            raise NoCall("a value without its end tag shows one")
-        if last and last.closing and not self.source.text[last.end : end.end].strip():
-            if last.level is not Level.VALUE:
-                raise NoCall("a value without its end tag ends with the call's")
-            if self.is_own_end(last):
-                return RawEnd(last.start, last.end)  # an opener inside had no end tag
-        if self.is_in_quotation(end.end, end.resume):
-            raise NoCall("what follows may be quoted")
-        return end
+        """Return the end of the value. Raise NoCall if there is no end, or two possible ones."""
+        return _Search(self).run()
 
     def shown(self, end: int) -> tuple[bool, Mark | None]:
         """Return whether the value up to a position contains an unmatched end tag, and its last mark."""
@@ -184,11 +168,23 @@ class RawValue:
         return self.tool.meant(key, self.given) if self.tool else key
 
     def is_spelled(self, mark: Mark) -> bool:
-        """Return whether the end tag of a call or wrapper is spelled like the open one."""
-        word = self.layout.words.get(mark.level)
-        if word is None:  # in a wrapper that is a tag, a token of another family closes nothing
-            return bool(mark.word) or not self.layout.words.get(Level.WRAPPER)
-        return mark.word == word
+        """Return whether the end tag of a call or wrapper is spelled like the open one.
+
+        If such an end tag is missing, the spelling does not matter.
+        """
+        words, last_ends = self.layout.words, self.layout.last_ends
+        if mark.level in words:
+            spelled = mark.word == words[mark.level]
+        else:  # in a wrapper that is a tag, a token of another family closes nothing
+            spelled = bool(mark.word) or not words.get(Level.WRAPPER)
+        if spelled:
+            return True
+        for word in filter(None, words.values()):
+            if 0 <= last_ends.get(word, 0) < self.own.end:
+                last_ends[word] = self.source.find(f"</{word}>", self.own.end)
+            if last_ends[word] < 0:
+                return True
+        return False
 
     def is_own_end(self, mark: Mark) -> bool:
         """Return whether an end tag may be that of this value."""
@@ -210,12 +206,6 @@ class RawValue:
         text = self.source.text
         return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
 
-    def is_shown_indented(self, mark: Mark) -> bool:
-        """Return whether an end tag is indented although the call's tags are not."""
-        if not mark.closing or self.layout.indented or self.source.text[mark.start - 1] not in " \t":
-            return False
-        return self.begins_line(mark.start)
-
     def is_placed(self, pos: int, *, declared: bool = True) -> bool:
         """Return whether a key's opener is placed like the call's own: on its own line or directly after a tag."""
         text, start = self.source.text, self.own.start
@@ -229,107 +219,65 @@ class RawValue:
 
     # -- what follows -----------------------------------------------------------------------------------------------
 
-    def follows(self, pos: int, stack: list[Mark]) -> tuple[Follows, int]:
-        """Return what follows an end tag of a value, and the position after the tag that decides it."""
-        pos = self.source.blanks(pos)
-        if pos == self.source.size or self.ends_turn(pos):
-            over = pos == self.source.size or self.ends_turn(pos) not in self.layout.shown
-            return (Follows.NOTHING if over else Follows.TEXT), pos
-        mark = self.marks(pos, here=True)
-        if mark is None:
-            return Follows.TEXT, pos
-        if not mark.closing:
-            return self._follows_opener(mark, pos, stack), mark.end
-        if mark.level is Level.VALUE:
-            return (Follows.SAME_END if self._ends_after(mark.end) else Follows.TEXT), mark.end
-        if any(_pairs(each, mark) for each in stack) or not self.is_spelled(mark):
-            return Follows.TEXT, pos
-        over = self.call_is_over(mark.end) if mark.level is Level.CALL else self.line_is_over(mark.end)
-        return (Follows.END if over else Follows.TEXT), mark.end
+    def follows(self, closer: Mark, stack: Collection[Mark] = ()) -> tuple[Follows, int]:
+        """Return what follows an end tag of a value or call and its repetitions, and the position after those.
 
-    def _follows_opener(self, mark: Mark, pos: int, stack: list[Mark]) -> Follows:
+        `stack` are the tags that are open inside the value.
+        """
+        source, text, level, pos = self.source, self.source.text, closer.level, closer.end
+        behind = pos
+        while (pos := source.blanks(pos)) < source.size and not ends_turn(source, pos):
+            mark = self.marks(pos, here=True)
+            if mark is None and level is Level.CALL and (words := source.match(_FEW_WORDS, pos)):
+                wrapper = self.marks(words.end(), here=True)
+                mark = wrapper if wrapper and wrapper.closing and wrapper.level is Level.WRAPPER else None
+            if mark is None:
+                return Follows.TEXT, behind
+            if not mark.closing:
+                return self._follows_opener(mark, level, stack), behind
+            if mark.level is not Level.VALUE:
+                shown = level is Level.VALUE and any(mark.closes(each) for each in stack)
+                if shown or not self.is_spelled(mark):
+                    return Follows.TEXT, behind
+            if mark.level is Level.WRAPPER:
+                return Follows.END if self.line_is_over(mark.end) else Follows.TEXT, behind
+            if mark.level is Level.VALUE:
+                if level is Level.CALL or text[mark.start : mark.end] != text[closer.start : closer.end]:
+                    return Follows.TEXT, behind
+                behind = mark.end
+            level, pos = mark.level, mark.end
+        if pos in self.layout.shown:
+            return Follows.TEXT, behind
+        return Follows.END if level is Level.CALL else Follows.NOTHING, behind
+
+    def _follows_opener(self, mark: Mark, level: Level, stack: Collection[Mark]) -> Follows:
+        """Return what an opener after the end tag of a value or call begins."""
         if mark.level is not Level.VALUE:
-            placed = self.begins_line(pos) or not self.layout.lined
-            return Follows.END if mark.level is Level.CALL and not stack and placed else Follows.TEXT
-        key, others, placed = self.meant(mark.key), self.others(), self.is_placed(pos)
-        alike = mark.word == self.own.word
+            if mark.start in self.layout.shown or (level is Level.VALUE and (stack or mark.level is Level.WRAPPER)):
+                return Follows.TEXT
+            if self.layout.lined and not self.begins_line(mark.start):
+                raise NoCall("a call begins in the middle of a line")
+            return Follows.END
+        if level is Level.CALL:
+            return Follows.TEXT
+        key, others, placed = self.meant(mark.key), self.others(), self.is_placed(mark.start)
         if others is None or key in others:
             in_line = self.begins_line(self.own.start) and not placed and self.own.word
             if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
-            return Follows.VALUE if alike or placed else Follows.TEXT
+            return Follows.VALUE
         # An undeclared key counts only if it is placed and written like the call's own.
-        return Follows.VALUE if alike and self.is_placed(pos, declared=False) else Follows.TEXT
-
-    def _ends_after(self, pos: int) -> bool:
-        """Return whether the call continues or ends after a repeated end tag."""
-        while True:
-            pos = self.source.blanks(pos)
-            if pos == self.source.size:
-                return True
-            mark = self.marks(pos, here=True)
-            if mark is None:
-                return bool(self.ends_turn(pos))
-            if not (mark.closing and mark.level is Level.VALUE):
-                return mark.closing or mark.level is Level.VALUE
-            pos = mark.end
-
-    def call_is_over(self, pos: int) -> bool:
-        """Return whether the wrapper ends, another call begins, or the reply ends after a call's end tag."""
-        while True:
-            pos = self.source.blanks(pos)
-            if pos == self.source.size or self.ends_turn(pos):
-                return pos not in self.layout.shown
-            mark = self.marks(pos, here=True)
-            if mark is None:
-                return self._wrapper_ends_soon(pos)
-            if mark.level is Level.CALL and mark.closing:
-                pos = mark.end
-                continue
-            if mark.closing:
-                return mark.level is Level.WRAPPER and self.is_spelled(mark) and self.wrapper_is_over(mark.end)
-            if mark.level is Level.VALUE or pos in self.layout.shown:
-                return False
-            if self.begins_line(pos) or not self.layout.lined:
-                return True
-            raise NoCall("a call begins in the middle of a line")
-
-    def _wrapper_ends_soon(self, pos: int) -> bool:
-        """Return whether the wrapper ends after a few meaningless words."""
-        mark = self.marks(pos)
-        if mark is None:
-            if not self.source.final:
-                raise NeedMore
-            return False
-        words = self.source.text[pos : mark.start]
-        if mark.level is not Level.WRAPPER or not mark.closing or len(words) >= MAX_JUNK:
-            return False
-        return "\n" not in words and "<" not in words and self.line_is_over(mark.end)
-
-    def wrapper_is_over(self, pos: int) -> bool:
-        """Return whether a wrapper may end here, which is not the case inside a quotation in the value."""
-        if pos in self.layout.shown:
-            return False
-        if pos == self.source.size and not self.source.final:
-            raise NeedMore
-        return self.source.text[pos : pos + 1] not in _QUOTES or pos == self.source.size
+        own = mark.word == self.own.word and self.is_placed(mark.start, declared=False)
+        return Follows.VALUE if own else Follows.TEXT
 
     def line_is_over(self, pos: int) -> bool:
-        """Return whether a wrapper may end here, and no text follows on the line."""
-        text, size = self.source.text, self.source.size
-        at = pos
-        while at < size and text[at] in " \t\r":
-            at += 1
-        if at == size and not self.source.final:
+        """Return whether a wrapper may end here: no text follows on the line, and it is not in a quotation."""
+        text, at = self.source.text, end_of(_LINE_REST, self.source.text, pos)
+        if at == len(text) and not self.source.final:
             raise NeedMore
-        over = at == size or text[at] in "\n<]" or bool(self.ends_turn(at))
-        return over and self.wrapper_is_over(pos)
-
-    def is_inside(self, pos: int) -> bool:
-        """Return whether the call continues after a wrapper's end tag, which is then part of the value."""
-        pos = self.source.blanks(pos)
-        mark = self.marks(pos, here=True) if pos < self.source.size else None
-        return mark is not None and mark.level is not Level.WRAPPER
+        if pos in self.layout.shown:
+            return False
+        return at == len(text) or text[at] in "\n<]" or bool(ends_turn(self.source, at))
 
     def goes_on(self, pos: int) -> bool:
         """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
@@ -344,10 +292,8 @@ class RawValue:
         for mark in self.between(pos):
             if not mark.closing:
                 stack.append(mark)
-            elif (opened := _opened(stack, mark)) is not None:
-                del stack[opened:]
-            elif mark.level is Level.VALUE and self.is_own_end(mark) and self.follows(mark.end, stack)[0] in _ENDS:
-                last = mark.start
+            elif not _close(stack, mark) and mark.level is Level.VALUE and self.is_own_end(mark):
+                last = mark.start if self.follows(mark, stack)[0] is not Follows.TEXT else last
         return last
 
 
@@ -360,27 +306,38 @@ class _Search:
         # Openers of calls and wrappers in the middle of lines.
         self.named: list[Mark] = []
         # `split`: the first properly placed opener of a declared key inside the value; `doubtful`: one placed
-        # elsewhere. `fallback`: the end before such an opener. `inner`: the last end tag of a tag opened inside.
+        # elsewhere. `fallback`: the end before such an opener.
         self.split: Mark | None = None
         self.doubtful: Mark | None = None
         self.fallback: RawEnd | None = None
-        self.inner: RawEnd | None = None
+        # The last end tag of a value.
+        self.last_end: Mark | None = None
         # Number of end tags of the value's kind that ended nothing.
         self.shown_ends = 0
         self.others = value.others()
-        # Start of the last fence that contains tags, and the number of values open in it.
-        self.fence, self.open_in_fence = -1, 0
         # One of the value's own end tags did not end it.
         self.passed = False
-        # `again`: the opener of the `split` key is repeated. `shows_key`: a declared key's opener is placed like the
-        # call's own, or two are placed elsewhere.
-        self.again = self.shows_key = False
+        # `again`: the opener of the `split` key is repeated.
+        self.again = self.opened_value = False
 
     def run(self) -> RawEnd:
         """Return the end of the value. Raise NoCall if there is no end, or two possible ones."""
-        end = self._cdata() or self._find()
-        if self.again and self.split and end.unended and end.end == self.split.start:
+        value, end = self.value, self._find()
+        if not end.unended:
+            return end
+        before_key = self.split is not None and end.end == self.split.start
+        if self.again and before_key:
             raise NoCall("a key's opener is there twice")
+        shows_end, last = value.shown(end.end)
+        if shows_end:
+            raise NoCall("a value without its end tag shows one")
+        if last and last.closing and not value.source.text[last.end : end.end].strip():
+            if last.level is not Level.VALUE:
+                raise NoCall("another key may begin in a value")
+            if value.is_own_end(last):
+                return RawEnd(last.start, last.end)  # an opener inside had no end tag
+        if value.is_in_quotation(end.end, end.resume):
+            raise NoCall("what follows may be quoted")
         return end
 
     def _find(self) -> RawEnd:
@@ -390,15 +347,13 @@ class _Search:
         elements = _Elements(value.source.text, value.own.end) if value.has_elements else None
         for mark in value.between(value.own.end):
             if fenced.holds(mark.start):
-                self._check_fenced(mark, fenced)
+                if mark.level is Level.VALUE:
+                    fenced.depth += -1 if mark.closing else 1
+                    if fenced.depth < 0 and value.follows(mark)[0] is Follows.VALUE:
+                        raise NoCall("a fence may end in another value")
+            elif elements and elements.hold(mark.start):
                 continue
-            if elements and elements.hold(mark.start):
-                continue
-            if value.is_shown_indented(mark):
-                if mark.level is not Level.VALUE and (opened := _opened(self.stack, mark)) is not None:
-                    del self.stack[opened:]
-                continue
-            if not mark.closing:
+            elif not mark.closing:
                 self._opening(mark)
             elif (end := self._closing(mark)) is not None:
                 return end
@@ -409,27 +364,17 @@ class _Search:
             raise NoCall("a value without its end")
         return end
 
-    def _check_fenced(self, mark: Mark, fenced: _Fences) -> None:
-        """Reject a fence that contains the value's end tag and another key: it may end in another value."""
-        if mark.level is not Level.VALUE:
-            return
-        if fenced.begin != self.fence:
-            self.fence, self.open_in_fence = fenced.begin, 0
-        self.open_in_fence += -1 if mark.closing else 1
-        if self.open_in_fence < 0 and self.value.follows(mark.end, [])[0] is Follows.VALUE:
-            raise NoCall("a fence may end in another value")
-
-    def _cdata(self) -> RawEnd | None:
-        value, source = self.value, self.value.source
-        found = _CDATA.match(source.text, value.own.end)
-        if not found or value.own.kind not in ("param", "parameter"):
+    def _last_chain(self) -> RawEnd | None:
+        """Return the end at the reply's last end tags, if the value opens no other value."""
+        value, last = self.value, self.last_end
+        if last is None or self.opened_value:
             return None
-        end = source.find("]]>", found.end())
-        at = source.blanks(end + 3) if end >= 0 else source.size
-        mark = value.marks(at, here=True) if at < source.size else None
-        if mark is None or not mark.closing:
-            raise NoCall("character data without its end")
-        return RawEnd(at, mark.end)
+        pos = last.end
+        for mark in value.between(pos):
+            if not mark.closing or value.source.text[pos : mark.start].strip():
+                return None
+            pos = mark.end
+        return None if value.is_in_quotation(last.start, value.source.blanks(pos)) else RawEnd(last.start, last.end)
 
     def _opening(self, mark: Mark) -> None:
         value = self.value
@@ -438,39 +383,39 @@ class _Search:
             self.again |= value.is_placed(mark.start)
         another = mark.level is Level.VALUE and self.others is not None and mark.key in self.others
         placed = another and value.is_placed(mark.start)
-        self.shows_key |= placed
         if another and not self.stack:
             if self.shown_ends and placed:
                 raise NoCall("text between two values")
             if placed:
                 self.split = self.split or mark
             else:
-                self.shows_key |= self.doubtful is not None
                 self.doubtful = self.doubtful or mark
-        if mark.level is Level.VALUE and mark.word == value.own.word and self.shown_ends:
-            self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
-        elif mark.level is Level.VALUE and mark.word == value.own.word:
-            self.stack.append(mark)
-        elif mark.level is not Level.VALUE:
+        if mark.level is not Level.VALUE:
             # If the call's tags begin lines, a tag in the middle of a line is only mentioned.
             placed = not value.layout.lined or mark.start == value.own.end or value.begins_line(mark.start)
             (self.stack if placed else self.named).append(mark)
+            return
+        self.opened_value = True
+        if mark.word == value.own.word and self.shown_ends:
+            self.shown_ends -= 1  # `</x><x>` is as balanced as `<x></x>`
+        elif mark.word == value.own.word:
+            self.stack.append(mark)
 
     def _closing(self, mark: Mark) -> RawEnd | None:
-        opened = _opened(self.stack, mark)
+        closed = _close(self.stack, mark)
         if mark.level is Level.VALUE:
-            return self._value_end(mark) if opened is None else self._inner_end(mark, opened)
-        if opened is not None:
-            del self.stack[opened:]
+            self.last_end = mark
+            if closed is None:
+                return self._value_end(mark)
+            self._note_inner(mark, closed)
+        if closed:
             return None
-        if named := next((each for each in reversed(self.named) if _pairs(each, mark)), None):
+        if named := next((each for each in reversed(self.named) if mark.closes(each)), None):
             self.named.remove(named)
             if self.split and named.start < self.split.start:
                 self.split = self.fallback = None  # the key was inside text that is shown
             return None
         if not self.value.is_spelled(mark):
-            return None
-        if any(each.level is Level.VALUE for each in self.stack) and self.split is None:
             return None
         return self._call_end(mark)
 
@@ -479,19 +424,19 @@ class _Search:
         value = self.value
         if value.own.word == KEY and mark.kind == value.own.kind:
             self.stack = []  # it names the key, so tags in the text need not be closed
-        follows, after = value.follows(mark.end, self.stack)
-        if follows is Follows.SAME_END and value.source.text.endswith(
-            value.source.text[mark.start : mark.end], 0, after
-        ):
-            # A value never ends with its own end tag: the second one is surplus.
-            self._check_doubled(mark)
-            return RawEnd(mark.start, after)
-        if follows not in _ENDS:
+        follows, resume = value.follows(mark, self.stack)
+        if follows is Follows.TEXT:
             self.shown_ends += value.is_own_end(mark)
             self.passed |= value.is_own_end(mark)
             return None
-        if self.split is not None and self.split in self.stack:
-            return RawEnd(self.split.start, self.split.start, True)
+        if resume > mark.end:
+            # A value never ends with its own end tag: the second one is surplus.
+            if not value.source.text[value.own.end : mark.start].strip():
+                raise NoCall("an end tag is there twice around nothing")
+            inner = [each.closing for each in value.between(value.own.end, mark.start) if each.level is Level.VALUE]
+            if inner.count(False) > inner.count(True):
+                raise NoCall("what a value shows is not closed")
+            return RawEnd(mark.start, resume)
         if self.fallback is not None and not (value.holds_keys and value.is_own_end(mark)):
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
@@ -499,20 +444,7 @@ class _Search:
         value.foreign = not value.is_own_end(mark)
         if follows is Follows.NOTHING:
             self._check_token(mark)
-        if not value.foreign and not value.source.text[value.own.end : mark.start].strip():
-            self._check_empty(mark)
         return RawEnd(mark.start, mark.end)
-
-    def _check_empty(self, mark: Mark) -> None:
-        """Reject an empty value whose end tag is repeated among the closers: the first may be part of the value."""
-        source, pos = self.value.source, mark.end
-        while (pos := source.blanks(pos)) < source.size:
-            closer = self.value.marks(pos, here=True)
-            if closer is None or not closer.closing:
-                return
-            if closer.level is Level.VALUE:
-                raise NoCall("an end tag is there twice around nothing")
-            pos = closer.end
 
     def _check_token(self, mark: Mark) -> None:
         """Reject an end tag before an end-of-turn token if a later tag shows that the value may continue."""
@@ -522,68 +454,36 @@ class _Search:
         if later is None and tagged and not self.value.source.final:
             raise NeedMore
 
-    def _check_doubled(self, mark: Mark) -> None:
-        """Reject a repeated end tag if the value is empty, or one of the two closes a tag inside the value."""
-        value, depth = self.value, 0
-        if not value.source.text[value.own.end : mark.start].strip():
-            raise NoCall("an end tag is there twice around nothing")
-        for inner in value.between(value.own.end, mark.start):
-            depth += (-1 if inner.closing else 1) if inner.level is Level.VALUE else 0
-        if depth > 0:
-            raise NoCall("what a value shows is not closed")
-
-    def _inner_end(self, mark: Mark, opened: int) -> RawEnd | None:
-        """Record the end tag of a tag opened inside. If the call closes after it, the value's end tag is missing."""
-        inner = self.stack[opened]
-        del self.stack[opened:]
+    def _note_inner(self, mark: Mark, inner: Mark) -> None:
+        """Note that the value's own end tag is missing if the call continues after the end of a key opened inside."""
         glued = inner is self.doubtful and self.value.source.text[inner.start - 1] not in f" \t{_QUOTES}"
         doubtful = glued and not self.named
-        telling = inner is self.split or doubtful
-        follows = self.value.follows(mark.end, self.stack)[0] if telling else Follows.TEXT
+        if not doubtful and inner is not self.split:
+            return
+        follows = self.value.follows(mark, self.stack)[0]
         if doubtful and follows in (Follows.END, Follows.NOTHING):
             raise NoCall("a key's opener in a line may be shown")
-        self.inner = RawEnd(mark.start, mark.end)
-        if inner is self.split and follows in _ENDS:
+        if inner is self.split and follows is not Follows.TEXT:
             self.fallback = self.fallback or RawEnd(inner.start, inner.start, True)
-            return self.fallback if follows is Follows.END else None
-        return None
 
     def _call_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag of the call or its wrapper, if the value's own may be missing."""
         value = self.value
-        over = value.call_is_over(mark.end) if mark.level is Level.CALL else value.line_is_over(mark.end)
-        if not over or (mark.level is Level.WRAPPER and value.is_inside(mark.end)):
+        if mark.level is Level.CALL:
+            over = value.follows(mark)[0] is not Follows.TEXT
+        else:
+            pos = value.source.blanks(mark.end)
+            inside = value.marks(pos, here=True)
+            # The call continues after the tag, which is part of the value.
+            over = value.line_is_over(mark.end) and (inside is None or inside.level is Level.WRAPPER)
+        if not over:
             return None
         if self.fallback is not None:
             return self.fallback
-        inside = self.split is not None and self.split in self.stack
-        inner = self.inner if mark.level is Level.CALL and not inside else None
-        if inner and not value.source.text[inner.resume : mark.start].strip():
-            if self.shows_key:
-                raise NoCall("another key may begin in a value")
-            return inner
         if self.doubtful in self.stack:
             raise NoCall("a key's opener in a line may be shown")
-        at = self.split.start if inside and self.split else mark.start
+        at = self.split.start if self.split and self.split in self.stack else mark.start
         return RawEnd(at, at, True)
-
-    def _last_chain(self) -> RawEnd | None:
-        """Return the end at the reply's last end tags, if they could be the call's own."""
-        value = self.value
-        found = [*value.between(value.own.end)]
-        pos = found[-1].end if found else value.own.end
-        while found and found[-1].closing and found[-1].level is not Level.VALUE:
-            pos = found.pop().start
-        if not found or not found[-1].closing or value.source.text[found[-1].end : pos].strip():
-            return None
-        if any(not mark.closing and mark.level is Level.VALUE for mark in found):
-            return None
-        behind = max(pos, found[-1].end)
-        while (mark := value.marks(behind, here=True)) is not None:
-            behind = value.source.blanks(mark.end)
-        if value.is_in_quotation(found[-1].start, behind) and behind < value.source.size:
-            return None
-        return RawEnd(found[-1].start, found[-1].end)
 
 
 class _Elements:
@@ -607,17 +507,21 @@ class _Elements:
 
 
 class _Fences:
-    """Code fences in a value. Fences that are never closed do not count."""
+    """Code fences in a value. Fences that are never closed do not count.
+
+    `depth` is the number of values open in a fence.
+    """
 
     def __init__(self, source: Source, start: int) -> None:
         self._source, self._start, self._pos = source, start, start
-        self.begin = self._end = -1
+        self._begin = self._end = -1
+        self.depth = 0
 
     def holds(self, pos: int) -> bool:
         """Return whether a fence is open at a position. Positions must not decrease."""
         while self._end <= pos and self._next(pos):
             pass
-        return self.begin <= pos < self._end
+        return self._begin <= pos < self._end
 
     def _next(self, limit: int) -> bool:
         """Advance to the next fence that begins before `limit`; return whether there is one."""
@@ -628,26 +532,23 @@ class _Fences:
             line = max(self._pos, text.rfind("\n", self._pos, limit) + 1)
             self._pos = limit if text[line:limit].strip(" \t`~") else line
             return False
-        mark = found.group(1)
+        mark = found.group(found.lastindex or 1)
         # An end tag may be glued to the closing fence.
         end = rf"^[ \t]*{re.escape(mark)}{re.escape(mark[0])}*(?=[ \t]*(?:$|</|{re.escape(SEP)}))"
-        closing = re.compile(end, re.M).search(text, found.end())
+        closing = re.compile(r"\]\]>" if mark[0] == "<" else end, re.M).search(text, found.end())
         if not self._source.final and (closing is None or closing.end() == len(text)):
             raise NeedMore
         if closing is None:
-            self._pos, self.begin, self._end = len(text), -1, -1
+            self._pos, self._begin, self._end = len(text), -1, -1
             return False
-        self._pos, self.begin, self._end = closing.end(), found.start(), closing.end()
+        self._pos, self._begin, self._end, self.depth = closing.end(), found.start(), closing.end(), 0
         return True
 
 
-def _opened(stack: list[Mark], mark: Mark) -> int | None:
-    """Return the index of the open tag that an end tag closes; None if it closes none."""
-    return next((at for at in range(len(stack) - 1, -1, -1) if _pairs(stack[at], mark)), None)
-
-
-def _pairs(opened: Mark, closing: Mark) -> bool:
-    """Return whether an end tag can close an opening tag."""
-    if opened.level is not closing.level or (opened.kind and closing.kind and opened.kind != closing.kind):
-        return False
-    return not opened.word or not closing.word or opened.word == closing.word
+def _close(stack: list[Mark], mark: Mark) -> Mark | None:
+    """Remove the open tag that an end tag closes, and those opened inside it; return it, or None if there is none."""
+    for at in range(len(stack) - 1, -1, -1):
+        if mark.closes(opened := stack[at]):
+            del stack[at:]
+            return opened
+    return None

@@ -11,13 +11,12 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
-from proxy.notations.raw_values import Level
+from proxy.notations.raw_values import CLOSING_TOKENS, Level
 from proxy.notations.signs import MAX_WRAPPERS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import (
     CALL_END,
     CALL_TAG,
-    CLOSING_TOKENS,
     VALUE_END,
     WRAPPER_END,
     WRAPPER_TAG,
@@ -234,16 +233,6 @@ class CallReader(ArgumentReader):
             call.unclosed = opener.no_closer and not closed
         self.closed = (closed or opener.no_closer) and not opener.weak
         return calls, at
-
-    def _repeated(self, literals: tuple[str, ...], at: int) -> int:
-        """Return the position after repetitions of the literals."""
-        source = self.source
-        while (after := source.blanks(at)) < source.size:
-            again = next((each for each in literals if source.starts(each, after)), "")
-            if not again:
-                break
-            at = after + len(again)
-        return at
 
     def _check_before(self, before: Call, at: int, opener: Opener) -> None:
         """Reject another call in a wrapper if the previous one may continue."""

@@ -6,17 +6,15 @@ import functools
 import html
 import re
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from functools import partial
 
 import regex
 
 from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
-from proxy.notations.literals import element_value, literal, typed
-from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue
-from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
+from proxy.notations.literals import element_value, typed
+from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue, ends_turn
+from proxy.notations.source import NeedMore, NoCall, Source, Torn
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator
 
@@ -25,16 +23,15 @@ WRAPPER_END = regex.compile(n.WRAPPER_CLOSE)
 CALL_TAG = regex.compile(n.CALL_OPEN)
 CALL_END = regex.compile(n.CALL_CLOSE)
 VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternatives(n.PARAMETER_WORDS)})(?::\w+)?>")
-# Closers that are tokens, and leftovers after a call.
-CLOSING_TOKENS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
-LEFT = Tokens((*n.END_OF_TURN, *n.BEHIND_CALL, *CLOSING_TOKENS))
 TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
+# A closing tag of a wrapper, call or value.
+_ORPHAN = regex.compile(f"{n.WRAPPER_CLOSE}|{n.CALL_CLOSE}|{VALUE_END.pattern}")
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.S)
+_CDATA = re.compile(r"\s*<!\[CDATA\[((?:(?!\]\]>).)*)\]\]>\s*", re.S)
 _BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
-_SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
+_SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?(?!\|)((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
 _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
 _LINE_END = re.compile(r"\r?\n[ \t]*\Z")
 _NAMED = re.compile(r"name\s*=")
@@ -42,12 +39,6 @@ _NO_KEY = re.compile(r"[=<>\"'{}]")
 # Maximum length of an opening tag.
 MAX_TAG = 250
 _family = functools.lru_cache(maxsize=256)(n.family)
-
-
-def ends_turn(source: Source, pos: int) -> int:
-    """Return the position after an end-of-turn token or a closing token, or 0."""
-    token = source.token(LEFT, pos)
-    return pos + len(token) if token else 0
 
 
 class TagReader(ABC):
@@ -66,10 +57,6 @@ class TagReader(ABC):
     @abstractmethod
     def tool(self, name: str) -> Tool | None:
         """Return the offered tool that a name refers to."""
-
-    @abstractmethod
-    def opener(self, pos: int) -> Opener | None:
-        """Return the wrapper opener at a position, or None."""
 
     @abstractmethod
     def closer(self, pos: int, opener: Opener) -> int:
@@ -93,10 +80,8 @@ class TagReader(ABC):
 
     def orphan_end(self, pos: int) -> int:
         """Return the position after a closing tag of a wrapper, call or value, or 0."""
-        if self.source.text[pos] not in "<]":
-            return 0
-        ends = (self.source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_END, VALUE_END))
-        return next((found.end() for found in ends if found), 0)
+        found = self.source.match(_ORPHAN, pos) if self.source.text[pos] in "<]" else None
+        return found.end() if found else 0
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -124,16 +109,16 @@ class TagReader(ABC):
         if tag.endswith("/>"):
             name = name.rstrip("/")
             return [Call(self.tool(name), name, {}, pos, at)], at
-        tool, at = self.tool(name), source.blanks(at)
-        while source.starts(tag, at):
-            at = source.blanks(at + len(tag))  # the opening tag is repeated
+        tool, at = self.tool(name), source.blanks(self._repeated((tag,), at))
         value, at, told = self._values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
-        if found is None and not value and end < source.size and not self._may_begin(end):
-            raise Torn("no call goes on like this")
-        if found is None and not self._may_end(end):
-            raise NoCall("a value or the end of the call was expected")
+        if found is None and end < source.size and not self.ends_turn(end) and self.closer(end, Opener(0)) < 0:
+            opens = source.match(WRAPPER_TAG, end) or source.match(CALL_TAG, end)
+            if not value and (opens or source.text[end] not in "<]"):
+                raise Torn("no call goes on like this")
+            if not opens:
+                raise NoCall("a value or the end of the call was expected")
         call = Call(tool, name, value, pos, found.end() if found else at)
         call.tagged, call.closed_itself, call.told = True, found is not None, told
         return [call], call.end
@@ -144,24 +129,6 @@ class TagReader(ABC):
             return *self.tag_values(at, tool, elements), False
         read = self.json_arguments(at, tool)
         return read.value, read.end, read.told
-
-    def _may_begin(self, pos: int) -> bool:
-        """Return whether the text after the name of a call may belong to the call."""
-        source = self.source
-        if source.text[pos] not in "<]":
-            return bool(self.ends_turn(pos))
-        return not (source.match(WRAPPER_TAG, pos) or source.match(CALL_TAG, pos))
-
-    def _may_end(self, pos: int) -> bool:
-        """Return whether a call whose end tag is missing may end here."""
-        source = self.source
-        if pos == source.size or self.ends_turn(pos):
-            return True
-        if source.text[pos] not in "<]":
-            return False
-        if any(source.match(pattern, pos) for pattern in (WRAPPER_END, CALL_TAG, WRAPPER_TAG)):
-            return True
-        return self.closer(pos, Opener(0)) >= 0
 
     def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
         """Read `<name>NAME</name>`, then JSON or tags, maybe inside `<arguments>`."""
@@ -174,8 +141,7 @@ class TagReader(ABC):
         if inner and not (source.starts(end_tag, after) or after == source.size or self.ends_turn(after)):
             self.deep = tool is not None
             raise NoCall("an end tag was expected")
-        while inner and source.starts(end_tag, after):
-            at, after = after + len(end_tag), source.blanks(after + len(end_tag))
+        at = self._repeated((end_tag,), at) if inner else at
         return [Call(tool, name, value, pos, at, told=told)], at
 
     def _in_element(self, pos: int, found: regex.Match[str], tool: Tool, opener: Opener | None) -> ReadCalls:
@@ -232,8 +198,6 @@ class TagReader(ABC):
                 break
             if mark.closing:
                 raise NoCall("an end tag is there twice")
-            if not values:
-                self.layout.indented = source.text[at - 1 : at] in (" ", "\t")
             key = mark.key = html.unescape(mark.key) if style == "k3" else mark.key
             mark.key = tool.meant(key, given) if tool else key
             if mark.key in given:
@@ -241,17 +205,25 @@ class TagReader(ABC):
             if tool and style != "k3" and mark.key not in tool.properties and _NO_KEY.search(mark.key):
                 raise NoCall("a key that is none")
             self.deep |= tool is not None
-            written = replace(mark)
-            self._skip_doubled(mark, marks)
-            # Not a bound method: the value would keep its reader, and wait for the garbage collector.
-            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool, partial(ends_turn, source))
-            end = self._end_of(self.last, written)
+            # The opener may be repeated, or the second half of a pair's.
+            tag, once = source.text[at : mark.end], mark.end
+            halves = (tag[tag.rindex("<") :], "<arg_value>") if mark.kind == "arg_value" else ()
+            mark.end = self._repeated((tag, *halves), mark.end)
+            self.last = RawValue(source, marks, self.layout, mark, {*given}, tool)
+            end = self.last.find_end()
+            if mark.end > once and self.last.shown(end.end)[0]:
+                # The second opener is part of the value, which also contains its end tag.
+                mark.end = once
+                end = self.last.find_end()
+            empty = not source.text[mark.end : end.end].strip()
+            if empty and mark.end > once:
+                raise NoCall("the opening tag of a value twice, and no value")
             if unended and self.last.foreign:
                 raise NoCall("the end tag of the value before may end a part of it")
-            mark = self.last.own
             given.add(mark.key)
             values[key] = self._typed(self.last, end, style, unended=unended)
-            self.last.unended = unended = end.unended
+            unended = end.unended
+            self.last.unended = unended or empty
             at = end.resume
             self.uneven = source.text.startswith(("\n", "\r\n"), mark.end) and source.text[end.end - 1] != "\n"
             if end.unended or not self.last.holds_keys:
@@ -264,32 +236,15 @@ class TagReader(ABC):
                         raise NoCall("a value may hold a required one")
         return values, at
 
-    @staticmethod
-    def _end_of(value: RawValue, written: Mark) -> RawEnd:
-        """Return the end of a value; `written` is its first opener if the opener is repeated."""
-        end = value.find_end()
-        if written.end == value.own.end:
-            return end
-        if value.shown(end.end)[0]:
-            # The second opener is part of the value, which also contains its end tag.
-            value.own = written
-            return value.find_end()
-        if not value.source.text[value.own.end : end.end].strip():
-            raise NoCall("the opening tag of a value twice, and no value")
-        return end
-
-    def _skip_doubled(self, mark: Mark, marks: Marks) -> None:
-        """Move the mark's end after the last of several equal opening tags."""
-        source, tag = self.source, self.source.text[mark.start : mark.end]
-        opened = tag[tag.rindex("<") :] if mark.kind == "arg_value" else tag
-        while (after := source.blanks(mark.end)) < source.size:
-            if source.text.startswith(tag, after):
-                again = marks(after, here=True)
-                mark.end = again.end if again else after + len(tag)
-            elif opened != tag and source.text.startswith(opened, after):
-                mark.end = after + len(opened)
-            else:
-                return
+    def _repeated(self, literals: tuple[str, ...], at: int) -> int:
+        """Return the position after repetitions of the literals."""
+        source = self.source
+        while (after := source.blanks(at)) < source.size:
+            again = next((each for each in literals if source.starts(each, after)), "")
+            if not again:
+                break
+            at = after + len(again)
+        return at
 
     def key_style(self, at: int, tool: Tool | None) -> str:
         """Return the style of the key at a position, or an empty one."""
@@ -326,7 +281,10 @@ class TagReader(ABC):
         if end.unended and not text.strip():
             raise NoCall("a key without a value")
         tag = self.source.text[mark.start : mark.end]
-        if style == "parameter" and (inside := _CDATA.fullmatch(text)):
+        if style == "parameter" and text.lstrip().startswith("<![CDATA["):
+            inside = _CDATA.fullmatch(text)
+            if inside is None:
+                raise NoCall("character data without its end")
             text = inside.group(1)
         if "DSML" in tag:
             text = text.replace("<\u200b", "<")
@@ -351,20 +309,18 @@ class TagReader(ABC):
             return value
         if end.unended or unended:
             raise NoCall("no value fits")
-        return literal(text, tolerant=True) if text.lstrip().startswith(("{", "[")) else text
+        return value
 
     def _trimmed(self, text: str, mark: Mark, tag: str, style: str, unended: bool) -> str:
         """Return a raw value without the line ends that its chat template adds."""
         # If the tag is repeated, the line may end after the first one.
         padded = f"\n{text}" if "\n" in tag and not text.startswith(("\n", "\r\n")) else text
-        if tag.startswith("<rfl:"):
-            return _unpadded(padded, unended)
         plain = style in ("parameter", "element") and n.SEP not in tag
         indented = self.source.text[mark.start - 1 : mark.start] in " \t"
         single = _ONE_LINE.fullmatch(text)
         if plain and indented and single and single.group(1):
             return single.group(1)
-        if plain and (style == "element" or not _NAMED.search(tag)):
+        if plain and (style == "element" or not _NAMED.search(tag) or tag.startswith("<rfl:")):
             return _unpadded(padded, unended)
         return _LINE_END.sub("", text) if unended else text
 
@@ -377,69 +333,52 @@ class _FamilyMarks:
 
     def __call__(self, pos: int, here: bool = False) -> Mark | None:
         """Return the next mark from a position or, with `here`, the mark exactly at it, or None."""
-        while True:
-            found = self._at(pos) if here else self._next(pos)
-            if found is None:
-                return None
-            # A pair that lacks its value's opener, in the middle of text, is part of the text.
-            shown = not here and found.groupdict().get("K2") and "arg_value" not in found.group()
-            if self._prefix in found.group() and not shown:
+        text, source = self._source.text, self._source
+        while here or (pos := text.find("<", pos)) >= 0:
+            source.step()
+            found = None
+            if not here:
+                # MiniMax M3's token is part of its tags.
+                found = self._pattern.match(text, pos - 1) if text[pos - 1 : pos] == "]" else None
+                found = found or self._pattern.match(text, pos)
+                # A pair that lacks its value's opener, in the middle of text, is part of the text.
+                shown = found and found.groupdict().get("K2") and "arg_value" not in found.group()
+            elif text[pos : pos + 1] in ("<", "]") or self._bare_keys:
+                found, shown = self._pattern.match(text, pos), False
+                may_come = found is None and not source.final and len(text) - pos < MAX_TAG
+                if may_come and not re.search(r"[>\n]", text[pos + 1 :]):
+                    raise NeedMore
+            if found and not shown and self._prefix in found.group():
                 return _mark(found)
             if here:
                 return None
-            pos = found.end()
-
-    def _at(self, pos: int) -> re.Match[str] | None:
-        text = self._source.text
-        if pos >= len(text) or (text[pos] not in "<]" and not self._bare_keys):
-            return None
-        self._source.step()
-        found = self._pattern.match(text, pos)
-        may_come = found is None and not self._source.final and len(text) - pos < MAX_TAG
-        if may_come and not re.search(r"[>\n]", text[pos + 1 :]):
-            raise NeedMore
-        return found
-
-    def _next(self, pos: int) -> re.Match[str] | None:
-        text = self._source.text
-        while (pos := text.find("<", pos)) >= 0:
-            self._source.step()
-            start = pos - len(n.SEP)
-            separated = start >= 0 and text.startswith(n.SEP, start)
-            found = self._pattern.match(text, start) if separated else None
-            if found := found or self._pattern.match(text, pos):
-                return found
-            pos += 1
+            pos = found.end() if found else pos + 1
         return None
 
 
-_LEVELS = {
-    "co": (Level.CALL, False),
-    "cc": (Level.CALL, True),
-    "wo": (Level.WRAPPER, False),
-    "wc": (Level.WRAPPER, True),
-}
+_LEVELS = {"v": Level.VALUE, "c": Level.CALL, "w": Level.WRAPPER}
 
 
 def _mark(found: re.Match[str]) -> Mark:
     """Return the mark for a match of a notation's pattern."""
-    groups, start, end = found.groupdict(), found.start(), found.end()
-    if groups["vo"] is not None:
-        key = (groups["K"] or groups.get("K2") or "").strip()
-        mark = Mark(start, end, Level.VALUE, False, key, groups["kind"] or "arg_value", groups["T"] or "")
-        tag = found.group()
-        mark.word = "name" if _NAMED.search(tag) else "=" if "=" in tag else KEY if mark.kind == key else ""
-        return mark
-    if groups["vc"] is not None:
-        return Mark(start, end, Level.VALUE, True, kind=groups["ckind"] or "")
-    level, closing = next(level for group, level in _LEVELS.items() if groups[group] is not None)
-    return Mark(start, end, level, closing, word=spelling(found.group()))
+    groups, tag = found.groupdict(), found.group()
+    part = next(part for part in ("vo", "vc", "co", "cc", "wo", "wc") if groups[part] is not None)
+    mark = Mark(found.start(), found.end(), _LEVELS[part[0]], part[1] == "c")
+    if part == "vo":
+        mark.key, mark.declared = (groups["K"] or groups.get("K2") or "").strip(), groups["T"] or ""
+        mark.kind = groups["kind"] or "arg_value"
+        mark.word = "name" if _NAMED.search(tag) else "=" if "=" in tag else KEY if mark.kind == mark.key else ""
+    elif part == "vc":
+        mark.kind = groups["ckind"] or ""
+    else:
+        mark.word = spelling(tag)
+    return mark
 
 
 def spelling(tag: str) -> str:
     """Return the spelling of a tag: its namespace and word; empty for a token."""
     found = _SPELLING.match(tag)
-    return found.group(1) if found and not found.group(1).startswith("|") else ""
+    return found.group(1) if found else ""
 
 
 def _unpadded(text: str, unended: bool = False) -> str:
