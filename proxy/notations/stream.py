@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from proxy.json import JsonObject
 from proxy.notations.strings import NOT_ODD, Oddity
@@ -11,6 +12,13 @@ from proxy.notations.thoughts import Mark
 
 # Characters of released text to keep for looking back, and the size at which the rest is dropped.
 LOOK_BACK, MUCH = 256, 8_192
+
+
+class Channel(Enum):
+    """Field of the reply that contains the text."""
+
+    CONTENT = auto()
+    REASONING = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +59,14 @@ class Stream:
     """Text of a reply from character `base` on. Positions are relative to `base`.
 
     `pos` is where to resume reading, `out` the end of the released text, and `fed` the end of the text seen by `prose`.
-    `fresh`: only whitespace was released in this segment. The reply, reasoning and calls each begin a new segment.
+    `blank`: only whitespace was released in this segment. The reply, reasoning and calls each begin a new segment.
     """
 
     def __init__(self) -> None:
         self.text, self.base = "", 0
         self.pos = self.out = self.fed = 0
         self.prose = Prose()
-        self.fresh = True
+        self.blank = True
         self.final = False
         self._pending: list[str] = []
         self.pending_size = 0
@@ -95,7 +103,7 @@ class Stream:
         """Release prose immediately; nothing is held."""
         self.text += text
         self.pos = self.out = len(self.text)
-        self.fresh = self.fresh and text.isspace()
+        self.blank = self.blank and text.isspace()
 
     def taken(self) -> list[Piece]:
         """Return the pieces decided since the last call."""
@@ -106,7 +114,7 @@ class Stream:
         """Release prose up to a position."""
         if end > self.out:
             text = self.text[self.out : end]
-            self.fresh = self.fresh and text.isspace()
+            self.blank = self.blank and text.isspace()
             self.emit(Piece(text), end)
         self.pos = max(self.pos, end)
 
@@ -123,7 +131,7 @@ class Stream:
     def mark(self, end: int, mark: Mark) -> None:
         """Release a mark around reasoning, up to a position."""
         self.emit(Piece(self.text[self.out : end], mark=mark), end)
-        self.fresh = mark is not Mark.STRAY or self.fresh
+        self.blank = mark is not Mark.STRAY or self.blank
 
     def see(self, end: int) -> None:
         """Feed `prose` up to a position."""

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.notations.front import Reader
-from proxy.notations.reply import Channel
-from proxy.notations.stream import Piece
+from proxy.notations.stream import Channel, Piece
 from tests.support.helpers import call_json, function, offered
 from tests.support.notations_reading import SIZES, read
 
