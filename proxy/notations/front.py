@@ -70,12 +70,12 @@ class Reader(ReasoningText):
     @property
     def prompted(self) -> bool:
         """True in reasoning that the prompt opened."""
-        return self._prompted
+        return self._thought is not None and self._thought.prompted
 
     @property
     def closer(self) -> str:
         """The closer of the open separated reasoning; empty if none is open."""
-        return self._thought[0] if self._separated and self._thought else ""
+        return self._thought.closers[0] if self._thought and self._thought.separated else ""
 
     @property
     def fresh(self) -> bool:
@@ -118,7 +118,6 @@ class Reader(ReasoningText):
 
     def reasoning_is_separate(self) -> None:
         """Stop separating reasoning, because the server does it."""
-        self._thought, self._thought_first, self._separated, self._prompted = (), False, False, False
         self._separate(None)
 
     def feed(self, text: str) -> list[Piece]:
@@ -187,8 +186,7 @@ class Reader(ReasoningText):
         if self._channel is Channel.REASONING or self._thought:
             return self._in_thought()
         if self._made_up:
-            self.drop(len(self.text), self._made_up_row)
-            self._made_up_row = ""
+            self.drop(len(self.text), "")
             return False
         if not self._looks:
             self.leave(len(self.text))
@@ -203,18 +201,20 @@ class Reader(ReasoningText):
         """Drop whitespace, closers and tokens after a call, if another call or the end follows."""
         reader = self._reader()
         try:
-            pos = reader.skip_left(max(self.pos, self._left - self.base))
+            pos = reader.skip_left(self.pos)
         except NeedMore:
-            self._left = max(self._left, self.base + reader.left)
+            self.pos = max(self.pos, reader.left)
             raise
         made_up = MADE_UP.match(self.text, pos, partial=not self.final)
         if made_up and made_up.partial:
             raise NeedMore
         self._behind_call, self._made_up = False, bool(made_up)
-        written = self.text[self.pos : pos]
+        written = self.text[self.out : pos]
         if pos < len(self.text) or not self.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)
         self.drop(pos, "leftover" if written.strip() else "")
+        if made_up:
+            self.drop(len(self.text), "made_up_turn")
         self.restart(pos, any_text=True)
         self._begun = True
         return True
@@ -224,9 +224,10 @@ class Reader(ReasoningText):
     def _begin(self) -> bool:
         """Drop a leaked token, or hold text that counts as a call only at the start of a reply."""
         text, final = self.text, self.final
-        at = end_of(BLANKS, text, max(self.pos, self._blank - self.base))
-        self._blank = self.base + at
+        at = end_of(BLANKS, text, self.pos)
         if at == len(text):
+            # A sign may begin with the last blank.
+            self.pos = max(self.pos, at - 1)
             self._begun = final
             return final
         source = Source(text, final)
@@ -314,7 +315,7 @@ class Reader(ReasoningText):
         if strong is not None and not self._no_calls:
             return self._begin_call(at, Kind.STRONG)
         if token:
-            return self.base + at >= self._text_follows and self._begin_call(at, Kind.TOKENS)
+            return self._begin_call(at, Kind.TOKENS)
         if self._no_calls or self._json_reply:
             # A line of JSON begins the reply that the client asked for.
             self._no_calls |= self._json_reply and text[at] in "{[" and not prose.line.strip()

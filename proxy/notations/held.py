@@ -39,10 +39,6 @@ LITTLE = 64
 MAX_WORK, MORE_WORK = 3, 20_000
 # Steps that one read, and all failed reads together, may take: per character, plus a constant.
 MAX_STEPS, MORE_STEPS = 8, 50_000
-# Number of copies after which no further calls in the reply count.
-MAX_COPIED = 32
-# Maximum number of failed rows to search again.
-MAX_GOING_BACK = 4
 # Maximum length of a call's opener, unless its name is long.
 MAX_OPENER = 60
 # The parameters of a tool's definition.
@@ -80,13 +76,26 @@ class Refused:
     rejection: Rejection = Rejection.BROKEN
 
 
+@dataclass(slots=True)
+class OpenThought:
+    """Open reasoning and its closers.
+
+    `first`: the reply began with it. `separated`: it is separated from the text. `prompted`: the prompt opened it.
+    """
+
+    closers: tuple[str, ...]
+    first: bool = False
+    separated: bool = False
+    prompted: bool = False
+
+
 class HeldText(Stream):
     """Text of one reply: settings from its request, what has been read, and what is held.
 
     `channel` is the field of the text. `json_reply`: the client asked for JSON, so weak evidence does not count.
     `raw_text`: the server leaves end-of-turn tokens in the text. `thoughts`: separate reasoning from the text. `forced`
     is the tool that the client forced. `off` names disabled notations. `watch_broken`: report an unreadable call at the
-    end of the reply. At most `max_held` characters are held, and at most `max_calls` calls count.
+    end of the reply. At most `max_held` characters are held, and at most `max_calls` calls count or are copies.
     """
 
     def __init__(
@@ -110,27 +119,20 @@ class HeldText(Stream):
         self._tools, self._copies = tools, copies or Copies(tools)
         self._channel, self._json_reply, self._raw_text = channel, json_reply, raw_text
         self._forced, self._off, self._watch_broken = forced, off, watch_broken
-        self._max_held, self._calls_left, self._copied = max_held, max_calls, 0
+        self._max_held, self._calls_left = max_held, max_calls
         # Start and kind of the held text, the length last read without success, and the sum of all lengths read.
         self._held, self._kind, self._tried, self._work = -1, Kind.STRONG, 0, 0
         self._vain_steps = 0
-        # Positions in the reply: text follows end-of-turn tokens before `_text_follows`, only whitespace precedes
-        # `_blank`, leftovers of a call end at `_left`, and a listing of tools ended at `_listed` (or -1).
-        self._text_follows = self._blank = self._left = 0
+        # Position in the reply after a listing of tools, or -1.
         self._listed = -1
         self._broken_tool, self._ends_calls = "", False
-        # Closers of the open reasoning, whether the reply began with it, whether it is separated from the text, and
-        # whether the prompt opened it.
-        self._thought: tuple[str, ...] = ()
-        self._thought_first = self._separated = self._prompted = False
         # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self._separate(thoughts)
         self._json = JsonStrings()
-        self._went_back = 0
         self._behind_call = self._begun = self._found_any = self._stripped = False
         # The model invents the client's turn or the result of its call.
-        self._made_up, self._made_up_row = False, "made_up_turn"
+        self._made_up = False
         self._no_calls = not tools
         # The reply is over, and the model ended it.
         self._finished = self._stopped = False
@@ -143,9 +145,9 @@ class HeldText(Stream):
         self._any_tag = any_tag(names, self._marks)
         self._unknown = thoughts is not None and thoughts.unknown
         self._begun_by_prompt = thoughts.begun if thoughts else ""
+        self._thought: OpenThought | None = None
         if self._begun_by_prompt:
-            self._thought = self._marks.closers[self._begun_by_prompt]
-            self._thought_first = self._separated = self._prompted = True
+            self._thought = OpenThought(self._marks.closers[self._begun_by_prompt], True, True, True)
 
     def _reader(self, *, final: bool | None = None) -> CallReader:
         """Return a reader of the text that has arrived."""
@@ -258,8 +260,9 @@ class HeldText(Stream):
         """Drop end-of-turn tokens at the end of the reply. Raise NoCall if text follows."""
         end = reader.skip_left(start, after_calls=False)
         if end < len(self.text) or not self.final:
-            self._text_follows = self.base + end
-            raise NoCall("text follows")
+            refusal = NoCall("text follows")
+            refusal.end = end
+            raise refusal
         self._held = -1
         self.drop(end, "end_of_turn")
         return True
@@ -345,14 +348,13 @@ class HeldText(Stream):
             return True
         if isinstance(refusal, Listing):
             self._listed = self.base + max(end, start)
-        self._copied += isinstance(refusal, Copied)
-        self._no_calls |= isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
+        self._calls_left -= isinstance(refusal, Copied)
+        self._no_calls |= isinstance(refusal, StringGoesOn) or self._calls_left <= 0
         self._no_calls |= (end < 0 or reader.broken) and reader.deep and kind is not Kind.FIRST
         self._refuse(end)
         self.pos = max(self.pos, reader.run_end)
-        if kind in (Kind.FIRST, Kind.WEAK) and (0 <= refusal.first_end == end or self._went_back < MAX_GOING_BACK):
+        if kind in (Kind.FIRST, Kind.WEAK):
             # A failed row may contain wrapped calls, but not inside its first call.
-            self._went_back += refusal.first_end != end
             self.pos = max(self.pos, refusal.first_end)
         elif end >= 0:
             # The last token of any message may end the reply.
@@ -368,7 +370,7 @@ class HeldText(Stream):
             self.pos = start
         elif self._kind is Kind.STRONG and end < 0 and HEADER.match(self.text, start):
             # A message to no tool: nothing in it counts.
-            self._thought, self._thought_first, self._separated = MESSAGE_ENDS, False, False
+            self._thought = OpenThought(MESSAGE_ENDS)
             self.pos = start + 1
         else:
             self.pos = max(start + 1, self._strings_end(start), self.out)

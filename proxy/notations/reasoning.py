@@ -5,7 +5,7 @@ The one exception: a wrapped call at the very end of a reply that consists only 
 
 from __future__ import annotations
 
-from proxy.notations.held import BLANKS, HeldText, Kind
+from proxy.notations.held import BLANKS, HeldText, Kind, OpenThought
 from proxy.notations.judge import Judge
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Source, end_of
@@ -26,29 +26,30 @@ class ReasoningText(HeldText):
     def _in_thought(self) -> bool:
         """Read to the end of the reasoning; return whether there is more to do."""
         text = self.text
-        if self._prompted and self.blank:
-            self._skip_opener()
-        if not self._thought and self._channel is Channel.CONTENT:
+        if self._thought and self._thought.prompted and self.blank:
+            self._skip_opener(self._thought)
+        thought = self._thought
+        if thought is None and self._channel is Channel.CONTENT:
             return True
-        found = self._end_of_thought()
-        if found is None:
-            self._unended_thought()
+        found = self._end_of_thought(thought) if thought else None
+        if thought is None or found is None:
+            self._unended_thought(thought)
             return False
         at, end = found
         self._held = -1
         if text[at:end] in SHARED_CLOSERS:
             end = at
-        if self._separated:
+        if thought.separated:
             self.leave(at)
             self.mark(end, Mark.TEXT)
         else:
             self.leave(end)
         self.restart(end)
-        self._begun = self._found_any or not self._thought_first
-        self._thought, self._separated, self._prompted, self._unknown = (), False, False, False
+        self._begun = self._found_any or not thought.first
+        self._thought, self._unknown = None, False
         return True
 
-    def _skip_opener(self) -> None:
+    def _skip_opener(self, thought: OpenThought) -> None:
         """Drop a repetition of the opener that the prompt wrote. Raise NeedMore if more of it may follow."""
         opener = self._begun_by_prompt.lstrip()
         at = end_of(BLANKS, self.text, self.pos)
@@ -58,18 +59,18 @@ class ReasoningText(HeldText):
             self.leave(at)
             self.mark(at, Mark.TEXT)
             self.restart(at)
-            self._thought, self._separated, self._prompted = (), False, False
+            self._thought = None
         elif self.text.startswith(opener, at):
             self.mark(at + len(opener), Mark.THOUGHT)
             self.restart(self.out)
-            self._prompted = False
+            thought.prompted = False
         elif not self.final and any(each.startswith(self.text[at:]) for each in (opener, *shown)):
             raise NeedMore
 
-    def _end_of_thought(self) -> tuple[int, int] | None:
+    def _end_of_thought(self, thought: OpenThought) -> tuple[int, int] | None:
         """Return the (start, end) of the next closer of the reasoning, or None."""
-        text, ends = self.text, self._thought
-        if ends and ends[0].startswith("</") and not self._separated:
+        text, ends = self.text, thought.closers
+        if ends[0].startswith("</") and not thought.separated:
             ends = (*ends, *_TAGS)
         while True:
             at = min((place for end in ends if (place := text.find(end, self.pos)) >= 0), default=-1)
@@ -88,25 +89,25 @@ class ReasoningText(HeldText):
                 return at, at + len(end)
             self.pos = at + len(end)
 
-    def _unended_thought(self) -> None:
+    def _unended_thought(self, thought: OpenThought | None) -> None:
         """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
-        whole = (self._channel is Channel.REASONING or self._thought_first) and not self._no_calls
+        whole = (thought is None or thought.first) and not self._no_calls
         if self.final:
             if whole and self._stopped:
                 self._take_last_call()
             self.leave(len(self.text))
             return
-        end = self._begun_closer()
+        end = self._begun_closer(thought.closers) if thought else len(self.text)
         if whole:
             end = min(end, self._last_call())
         self.leave(end)
 
-    def _begun_closer(self) -> int:
+    def _begun_closer(self, closers: tuple[str, ...]) -> int:
         """Return the start of a possible incomplete closer at the end of the text, or the text's end."""
         text = self.text
         for at in range(max(self.pos, len(text) - MAX_CLOSER), len(text)):
             rest = text[at:]
-            if any(closer.startswith(rest) for closer in self._thought):
+            if any(closer.startswith(rest) for closer in closers):
                 return at
         return len(text)
 
@@ -176,7 +177,7 @@ class ReasoningText(HeldText):
             self.restart(end)
             return
         self.restart(end, any_text=self.prose.any)
-        self._thought, self._thought_first, self._separated = self._marks.closers[opener], first, row is not None
+        self._thought = OpenThought(self._marks.closers[opener], first, row is not None)
 
     def _end_orphan(self, at: int, closer: str) -> None:
         """Process a reasoning closer without an opener: the prompt opened it, or the server dropped the opener."""
