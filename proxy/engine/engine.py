@@ -200,7 +200,11 @@ class Engine:
             return False
         match read_choice(choices[0]):
             case ChoiceDelta(text=text, reasoning="", calls=(), finish=finish, empty_calls=False) if text:
-                return finish in USUAL_ENDS and self._reader(Channel.CONTENT, task.thoughts).begins_nothing(text)
+                if finish not in USUAL_ENDS:
+                    return False
+                reader = self._reader(Channel.CONTENT, task.thoughts)
+                pieces = (*reader.feed(text), *reader.finish())
+                return not reader.refused and all(piece.is_prose for piece in pieces)
         return False
 
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:

@@ -132,7 +132,9 @@ class _Shown:
 
     def shows(self, bare: str, listed: str) -> bool:
         """Return whether the source contains a normalized text, or the same text between the marks of a listing."""
-        return any(bare in shown for shown in self._normal) or any(listed in shown for shown in self._listed)
+        if any(bare in shown for shown in self._normal):
+            return True
+        return len(listed) >= MIN_COPIED and any(listed in shown for shown in self._listed)
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:

@@ -9,9 +9,7 @@ when an end tag arrives and when it has grown by an eighth. The result never dep
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from proxy.notations import tables as n
 from proxy.notations.held import BLANKS, Kind
@@ -19,7 +17,6 @@ from proxy.notations.reasoning import ReasoningText
 from proxy.notations.signs import (
     CUT_OPENERS,
     END_TOKENS,
-    ENOUGH,
     JSON_HEAD,
     MADE_UP,
     MAY_BECOME_SIGN,
@@ -31,13 +28,12 @@ from proxy.notations.signs import (
     STRONG,
     may_begin,
 )
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
+from proxy.notations.source import ENOUGH, NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.stream import Channel, Piece
-from proxy.notations.thoughts import Mark, Thoughts
-from proxy.notations.toolset import ToolSet
 
 # Maximum length of the start of a sign.
 MAX_SIGN = 40
+_INDENT = re.compile(r"^[ \t]+\Z", re.M)
 _LEAKED = Tokens(n.BEFORE_TEXT)
 
 
@@ -57,7 +53,7 @@ class Reader(ReasoningText):
     @property
     def confident(self) -> bool:
         """True while a wrapper is held; the prose before it can be sent."""
-        return self._held >= 0 and self._kind is Kind.STRONG
+        return self._held >= 0 and self._kind is Kind.STRONG and not self._broken_tool
 
     @property
     def room(self) -> int:
@@ -99,20 +95,6 @@ class Reader(ReasoningText):
         """True if the text is searched for calls, reasoning or tokens."""
         tokens = (self._raw_text or self._json_reply) and bool(self._tools)
         return not self._no_calls or bool(self._marks.separated) or tokens
-
-    def begins_nothing(self, text: str) -> bool:
-        """Return whether a whole reply is only prose."""
-        if not self._looks:
-            return True
-        start = end_of(BLANKS, text, 0)
-        marks = (
-            start == len(text)
-            or (not self._json_reply and self._start.match(text, start))
-            or text.startswith(STRIPPED, start)
-            or self._marks.openers.pattern.match(text, start)
-            or CUT_OPENERS.pattern.match(text, start)
-        )
-        return not marks and not may_begin(text)
 
     # -- the text ---------------------------------------------------------------------------------------------------
 
@@ -188,11 +170,11 @@ class Reader(ReasoningText):
         if self._made_up:
             self.drop(len(self.text), "")
             return False
+        if self._held >= 0:
+            return self._read_broken() if self._broken_tool else self._read_held()
         if not self._looks:
             self.leave(len(self.text))
             return False
-        if self._held >= 0:
-            return self._read_broken() if self._kind is Kind.BROKEN else self._read_held()
         if self._behind_call:
             return self._behind()
         return self._look() if self._begun else self._begin()
@@ -255,7 +237,10 @@ class Reader(ReasoningText):
         """Look for the start of a call, reasoning, or a token to drop."""
         text = self.text
         while True:
-            found = (STRIPPED_SIGNS if self._stripped else SIGNS).search(text, self._behind_indent())
+            # The indentation of the line may have been searched before the sign arrived.
+            indent = _INDENT.search(text, max(self.pos - MAX_SIGN, 0), self.pos)
+            signs = STRIPPED_SIGNS if self._stripped else SIGNS
+            found = signs.search(text, indent.start() if indent else self.pos)
             if found is None:
                 self._pass_prose()
                 return False
@@ -268,14 +253,6 @@ class Reader(ReasoningText):
                 self.pos = at
                 raise
             self.pos = at + 1
-
-    def _behind_indent(self) -> int:
-        """Return where to resume the search: at the line's start, if only its indentation has been searched."""
-        text, pos = self.text, self.pos
-        at = pos
-        while at and text[at - 1] in " \t" and pos - at < MAX_SIGN:
-            at -= 1
-        return at if text[at - 1 : at] in ("", "\n") else pos
 
     def _pass_prose(self) -> None:
         """Release prose without signs, except an end that may become one."""
@@ -353,47 +330,3 @@ class Reader(ReasoningText):
         if not glued and (line.strip() or (source.text[at] == "`" and re.match(r"\t| {4,}", line))):
             return False
         return source.match(JSON_HEAD, at, ends=True) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    """Part of a text, without the marks around it: reasoning if `thinking`, else the answer."""
-
-    text: str
-    thinking: bool
-
-
-def holds_no_mark(text: str) -> bool:
-    """Return whether a text contains no possible start of a mark. At the start of a reply it is then not reasoning."""
-    return not may_begin(text)
-
-
-class ThoughtReader:
-    """Incremental splitter of text into reasoning and answer. The result does not depend on how the text is split."""
-
-    def __init__(self) -> None:
-        self._reader = Reader(ToolSet(()), thoughts=Thoughts())
-        self._thinking = self._ended = False
-
-    @property
-    def closer(self) -> str:
-        """The closer of the open reasoning; empty if none is open."""
-        return self._reader.closer
-
-    def feed(self, text: str) -> Iterator[TextPart]:
-        """Add text; return the parts decided so far."""
-        return self._parts(self._reader.feed(text))
-
-    def finish(self) -> Iterator[TextPart]:
-        """Return the text held as a possible mark. A second call returns nothing."""
-        if self._ended:
-            return iter(())
-        self._ended = True
-        return self._parts(self._reader.finish())
-
-    def _parts(self, pieces: Iterable[Piece]) -> Iterator[TextPart]:
-        for piece in pieces:
-            if piece.mark is not None:
-                self._thinking = piece.mark is Mark.THOUGHT
-            else:
-                yield TextPart(piece.text, self._thinking)

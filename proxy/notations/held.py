@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.limits import MAX_CALLS, MAX_HELD
-from proxy.notations import tables as n
 from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.copies import Copies
@@ -17,7 +16,6 @@ from proxy.notations.reader import CallReader
 from proxy.notations.rows import Rows
 from proxy.notations.signs import (
     BARE,
-    BARES,
     HEADER,
     MESSAGE_ENDS,
     STRONG_WHOLE,
@@ -27,7 +25,7 @@ from proxy.notations.signs import (
     weak_tag,
 )
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
-from proxy.notations.stream import Channel, Found, Piece, Stream
+from proxy.notations.stream import Channel, Piece, Stream
 from proxy.notations.surroundings import JsonStrings
 from proxy.notations.tags import CALL_TAG
 from proxy.notations.thoughts import Thoughts, marks_of
@@ -55,7 +53,7 @@ class Kind(Enum):
     """Kind of call that the held text may contain.
 
     FIRST counts only at the start of a reply. TOKENS are end-of-turn tokens. LAST is a call at the end of unclosed
-    reasoning. BROKEN is an unreadable call at the end of the reply.
+    reasoning.
     """
 
     STRONG = auto()
@@ -63,7 +61,6 @@ class Kind(Enum):
     FIRST = auto()
     TOKENS = auto()
     LAST = auto()
-    BROKEN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,8 @@ class HeldText(Stream):
         self._vain_steps = 0
         # Position in the reply after a listing of tools, or -1.
         self._listed = -1
-        self._broken_tool, self._ends_calls = "", False
+        # The tool of the held call, if it cannot be read.
+        self._broken_tool = ""
         # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self._separate(thoughts)
@@ -155,7 +153,7 @@ class HeldText(Stream):
 
     def _hold(self, at: int, kind: Kind) -> None:
         """Hold the text from a position: a call may begin there."""
-        self._held, self._tried, self._kind = at, 0, kind
+        self._held, self._tried, self._kind, self._broken_tool = at, 0, kind, ""
 
     def _leave_before(self, at: int) -> None:
         """Release prose up to a sign, except whitespace at the start of a segment: a call drops it."""
@@ -177,10 +175,11 @@ class HeldText(Stream):
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls. A call to a tool that is not offered stays text."""
         row = row_name(self.text, self._held if self._held >= 0 else self.out)
-        taken: list[Found] = []
+        taken: list[Call] = []
         for call in calls:
+            call.weak = weak
             if call.tool is not None:
-                taken.append(Found(call.name, call.written, call.arguments, call.id, weak, call.odd))
+                taken.append(call)
                 continue
             if taken:
                 self._emit(taken, max(call.start, self.out), row)
@@ -188,7 +187,7 @@ class HeldText(Stream):
             self.leave(call.end)
         self._emit(taken, end, row)
 
-    def _emit(self, calls: list[Found], end: int, row: str) -> None:
+    def _emit(self, calls: list[Call], end: int, row: str) -> None:
         self._calls_left -= len(calls)
         self.emit(Piece(self.text[self.out : end], tuple(calls), row), end)
 
@@ -279,43 +278,34 @@ class HeldText(Stream):
 
     def _counting(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak evidence. Raise NoCall if none counts."""
-        judge = Judge(reader, self._copies)
-        calls, end, weak = self._reading(reader, start)
-        try:
-            judge.check(calls, self._place(start, end, weak))
-        except NoCall as refusal:
-            refusal.end = max(refusal.end, end)
-            if not weak or self._kind is not Kind.STRONG or isinstance(refusal, Copied | Listing):
-                raise
-            # In text that breaks off, closed calls count, unless a raw value may continue.
-            calls, weak = closed_calls(calls, refusal), False
-            end = calls[-1].end
-            if calls[-1].tagged and reader.skip_left(end) == reader.source.size:
-                raise
-            judge.check(calls, self._place(start, end, weak))
+        rows, judge, strong = Rows(reader), Judge(reader, self._copies), self._kind is Kind.STRONG
+        calls, end, weak = list[Call](), -1, True
+        if strong:
+            calls, end = reader.read_strong(start)
+            if reader.in_doubt and not self._stopped:
+                raise NoCall("the reply was cut off", Rejection.CUT_OFF)
+            weak = not reader.closed
+        while True:
+            try:
+                if weak:
+                    first = self._kind is Kind.FIRST
+                    calls, end = rows.first(start, self._forced) if first else rows.row(calls, end if strong else start)
+                judge.check(calls, self._place(start, end, weak))
+                break
+            except NoCall as refusal:
+                refusal.end = max(refusal.end, end)
+                if not weak or not strong or isinstance(refusal, Copied | Listing):
+                    raise
+                # In text that breaks off, closed calls count, unless a raw value may continue.
+                calls, weak = closed_calls(calls, refusal), False
+                end = calls[-1].end
+                if calls[-1].tagged and reader.skip_left(end) == reader.source.size:
+                    raise
         if sum(call.tool is not None for call in calls) > self._calls_left or end - start > self._max_held:
             raise NoCall("it is over a limit", Rejection.OVER_LIMIT)
         if row_name(self.text, start) in self._off:
             raise NoCall("its notation is off for this model", Rejection.FORMAT_OFF)
         return calls, end, weak
-
-    def _reading(self, reader: CallReader, start: int) -> tuple[list[Call], int, bool]:
-        """Return the calls that begin at a position, their end, and whether they are weak evidence."""
-        rows = Rows(reader)
-        if self._kind is not Kind.STRONG:
-            return *(rows.first(start, self._forced) if self._kind is Kind.FIRST else rows.row([], start)), True
-        calls, end = reader.read_strong(start)
-        if reader.in_doubt and not self._stopped:
-            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        if reader.closed:
-            return calls, end, False
-        try:
-            return *rows.row(calls, end), True
-        except NoCall as refusal:
-            whole = closed_calls(calls, refusal)
-            if reader.skip_left(whole[-1].end) == reader.source.size:
-                raise
-            return whole, whole[-1].end, False
 
     def _check_head(self, start: int) -> None:
         """Reject incomplete JSON that cannot become a call."""
@@ -343,8 +333,7 @@ class HeldText(Stream):
             self.restart(end)
             return True
         if not empty and self._is_broken(start, refusal):
-            self._ends_calls = kind is Kind.STRONG or (end < 0 and reader.deep)
-            self._kind = Kind.BROKEN
+            self._no_calls = kind is Kind.STRONG or (end < 0 and reader.deep)
             return True
         if isinstance(refusal, Listing):
             self._listed = self.base + max(end, start)
@@ -415,9 +404,8 @@ class HeldText(Stream):
         at_line = not self.prose.line.strip()
         if at_line and self.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
-        if BARE.fullmatch(text, start):
-            return "lone_opener" if at_line or not self.prose.line[-1:].isspace() else ""
-        return "lone_opener" if text.startswith(tuple(n.TOKENS), start) and BARES.fullmatch(text, start) else ""
+        alone = (at_line or not self.prose.line[-1:].isspace()) and BARE.fullmatch(text, start)
+        return "lone_opener" if alone else ""
 
     # -- a call that cannot be read ---------------------------------------------------------------------------------
 
@@ -453,7 +441,5 @@ class HeldText(Stream):
             row = row_name(self.text, held)
             self.emit(Piece(self.text[self.out :], row=row, broken=self._broken_tool), behind)
             return False
-        self._kind = Kind.STRONG
         self._refuse()
-        self._no_calls = self._ends_calls
         return True

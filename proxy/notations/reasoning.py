@@ -5,18 +5,22 @@ The one exception: a wrapped call at the very end of a reply that consists only 
 
 from __future__ import annotations
 
+import regex
+
+from proxy.notations import tables as n
 from proxy.notations.held import BLANKS, HeldText, Kind, OpenThought
 from proxy.notations.judge import Judge
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, Source, end_of
+from proxy.notations.source import NeedMore, NoCall, end_of
 from proxy.notations.stream import Channel
-from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section, is_shown
+from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section
 
 # Maximum number of openers to try at the end of unclosed reasoning.
 MAX_TRIED = 16
 # Maximum length of a reasoning closer.
 MAX_CLOSER = 80
 # Models confuse these closers in unseparated reasoning.
+_QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 _TAGS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>")
 
 
@@ -81,13 +85,34 @@ class ReasoningText(HeldText):
                 raise NeedMore
             self.see(at)
             try:
-                shown = is_shown(Source(text, self.final), at, at + len(end), self.prose)
+                mentioned = self._is_mentioned(at, at + len(end))
             except NeedMore:
                 self.leave(at)
                 raise
-            if not shown:
+            if not mentioned:
                 return at, at + len(end)
             self.pos = at + len(end)
+
+    def _is_mentioned(self, at: int, end: int) -> bool:
+        """Return whether the closer text[at:end] is only mentioned in the reasoning.
+
+        Models write sloppy Markdown in reasoning, and the reasoning must end anyway. So a closer is only mentioned if
+        it is between quotation marks, or a tag inside code in the middle of a line.
+        """
+        text, in_code = self.text, self.prose.in_code()
+        before, behind = text[max(at - 1, 0) : at], text[end : end + 1]
+        quoted = before in ("'", '"') and (at < 2 or text[at - 2] in _QUOTED_AFTER)
+        if quoted or (before == "`" and in_code):
+            if not behind and not self.final:
+                raise NeedMore
+            if behind == before:
+                return True
+        if not in_code or not self.prose.line.strip() or not text.startswith("</", at):
+            return False
+        rest, line_end, _ = text[end:].partition("\n")
+        if not rest.strip() and not line_end and not self.final:
+            raise NeedMore
+        return bool(rest.strip())
 
     def _unended_thought(self, thought: OpenThought | None) -> None:
         """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
@@ -97,19 +122,12 @@ class ReasoningText(HeldText):
                 self._take_last_call()
             self.leave(len(self.text))
             return
-        end = self._begun_closer(thought.closers) if thought else len(self.text)
-        if whole:
-            end = min(end, self._last_call())
+        text, end = self.text, self._last_call() if whole else len(self.text)
+        if thought:
+            closers = regex.compile(n.alternatives(thought.closers))
+            found = closers.search(text, max(self.pos, len(text) - MAX_CLOSER), partial=True)
+            end = min(end, found.start()) if found and found.partial else end
         self.leave(end)
-
-    def _begun_closer(self, closers: tuple[str, ...]) -> int:
-        """Return the start of a possible incomplete closer at the end of the text, or the text's end."""
-        text = self.text
-        for at in range(max(self.pos, len(text) - MAX_CLOSER), len(text)):
-            rest = text[at:]
-            if any(closer.startswith(rest) for closer in closers):
-                return at
-        return len(text)
 
     def _last_call(self) -> int:
         """Return the start of a possible call at the end of the reasoning, or the text's end."""

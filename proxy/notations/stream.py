@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.json import JsonObject
-from proxy.notations.strings import NOT_ODD, Oddity
+from proxy.notations.calls import Call
 from proxy.notations.surroundings import Prose
 from proxy.notations.thoughts import Mark
 
@@ -22,21 +21,6 @@ class Channel(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A call to emit: its tool's name, the name as written, arguments and id.
-
-    `weak`: it counts only because the reply ended after it. `odd`: how its JSON deviates from the standard.
-    """
-
-    name: str
-    written: str
-    arguments: JsonObject
-    id: str = ""
-    weak: bool = False
-    odd: frozenset[Oddity] = NOT_ODD
-
-
-@dataclass(frozen=True, slots=True)
 class Piece:
     """Part of the text: prose, calls, or a mark around reasoning. Dropped text is a piece with an empty tuple of calls.
 
@@ -44,7 +28,7 @@ class Piece:
     """
 
     text: str
-    calls: tuple[Found, ...] | None = None
+    calls: tuple[Call, ...] | None = None
     row: str = ""
     mark: Mark | None = None
     broken: str = ""
