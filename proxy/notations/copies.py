@@ -58,7 +58,7 @@ _CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
 _LINE_END = re.compile(r"(?<!\r)\r+\n")
 # The sign of a diff line. A line number may precede it.
 _SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
+_FENCE = re.compile(r"\A(?:`{3,}|~{3,})[\w+-]*\s*\n|\n(?:`{3,}|~{3,})\Z")
 # The mark before a listing line: a commit and its author, a path and a number, a number, a sign.
 _MARK = (
     r"(?:\^?[0-9a-f]{7,40} \(.{1,200}? \d{1,7}\) ?"
@@ -104,11 +104,8 @@ class Copies:
 
     def shows(self, text: str) -> bool:
         """Return whether a source contains the whole text."""
-        lines = _LINE_END.sub("\n", text.strip()).split("\n")
-        if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
-            # Ignore a fence around the text.
-            lines = lines[1 : -1 if _FENCE.fullmatch(lines[-1]) else None]
-        text = "\n".join(lines).strip()
+        # Ignore a fence around the text.
+        text = _FENCE.sub("", text.strip())
         bare, listed, words = _normal(text), _without_prefixes(text), _words(text)
         if len(bare) < MIN_COPIED:
             return False
@@ -132,25 +129,20 @@ class _Shown:
 
     def shows(self, bare: str, listed: str) -> bool:
         """Return whether the source contains a normalized text, or the same text between the marks of a listing."""
-        if any(bare in shown for shown in self._normal):
-            return True
-        return len(listed) >= MIN_COPIED and any(listed in shown for shown in self._listed)
+        long = len(listed) >= MIN_COPIED
+        return any(bare in shown or (long and listed in shown) for shown in self._shown)
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
         return _layers(self._text)
 
     @cached_property
-    def _normal(self) -> tuple[str, ...]:
-        return tuple(map(_normal, self._texts))
-
-    @cached_property
     def _sides(self) -> tuple[str, ...]:
         return tuple(side for text in self._texts for side in _sides(text))
 
     @cached_property
-    def _listed(self) -> tuple[str, ...]:
-        return tuple(map(_without_prefixes, self._sides))
+    def _shown(self) -> tuple[str, ...]:
+        return (*map(_normal, self._texts), *map(_without_prefixes, self._sides))
 
     @cached_property
     def calls(self) -> Collection[tuple[str, str]]:

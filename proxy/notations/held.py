@@ -422,7 +422,7 @@ class HeldText(Stream):
             return False
         self.see(start)
         prose = self.prose
-        if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container() or prose.behind_quote():
+        if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container():
             return False
         if _DEFINES.search(self.text, start):
             return False

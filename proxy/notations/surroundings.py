@@ -206,10 +206,10 @@ class Prose:
             return "\n" not in gap and "|" in self.line
         if rest[0] in "\"'" and rest[1:2].isalnum():
             return False
-        if (string := _OPENS_STRING.search(before)) and rest.startswith(
-            _BRACKETS.get(string.group(1), string.group(1))
-        ):
-            return True
+        if string := _OPENS_STRING.search(before):
+            mark = string.group(1)
+            if rest.startswith(_BRACKETS.get(mark, mark)):
+                return True
         return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
 
     def behind_quote(self) -> bool:
