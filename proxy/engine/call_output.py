@@ -20,8 +20,7 @@ from proxy.engine.owners import Call, Owners, State
 from proxy.errors import UpstreamBroken
 from proxy.json import canonical, dump
 from proxy.limits import MAX_RECORDED
-from proxy.notations.calls import Call as CallInText
-from proxy.notations.stream import Piece
+from proxy.notations.stream import Found, Piece
 from proxy.repair.arguments import ODD, is_junk, may_go_on, objects_in, strict_object
 from proxy.repair.record import Repair
 from proxy.repair.repairer import Repaired, Repairer
@@ -129,7 +128,7 @@ class CallOutput:
         """Return the events of the calls found in a text. `where` describes the place for the audit."""
         return [event for call in piece.calls or () for event in self._found_one(call, piece, where)]
 
-    def _found_one(self, found: CallInText, piece: Piece, where: str) -> list[Event]:
+    def _found_one(self, found: Found, piece: Piece, where: str) -> list[Event]:
         name, arguments = found.name, dump(found.arguments)
         written, fixes = piece.text.strip()[:MAX_RECORDED], tuple[Repair, ...]()
         odd = [ODD[each] for each in ODD if each in found.odd]

@@ -29,7 +29,7 @@ class Call:
     string was inferred from the following text. `json`: it is an object with a key for its name. `tagged`: its name is
     in a tag. `closed_itself`: its own end tag was found. `bare`: it is a name followed by arguments. `in_list`: it is a
     list item. `unclosed`: its wrapper was opened by a token that needs no closer, and none was found. `odd`: how its
-    JSON deviates from the standard. `weak`: it counts only because the reply ended after it.
+    JSON deviates from the standard.
     """
 
     tool: Tool | None
@@ -48,7 +48,6 @@ class Call:
     in_list: bool = False
     unclosed: bool = False
     odd: frozenset[Oddity] = NOT_ODD
-    weak: bool = False
 
     @property
     def spoils_row(self) -> bool:

@@ -31,6 +31,8 @@ from proxy.notations.signs import (
 from proxy.notations.source import ENOUGH, NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.stream import Channel, Piece
 
+# Characters of released text to keep for looking back, and the size at which the rest is dropped.
+LOOK_BACK, MUCH = 256, 8_192
 # Maximum length of the start of a sign.
 MAX_SIGN = 40
 _INDENT = re.compile(r"^[ \t]+\Z", re.M)
@@ -76,7 +78,7 @@ class Reader(ReasoningText):
     @property
     def fresh(self) -> bool:
         """True if only whitespace has arrived since the start, or since the last reasoning or call."""
-        return self.blank and not self.pending_size and not self.text[self.out :].strip()
+        return not self.pending_size and self._is_gap(len(self.text))
 
     @property
     def is_idle(self) -> bool:
@@ -98,15 +100,12 @@ class Reader(ReasoningText):
 
     # -- the text ---------------------------------------------------------------------------------------------------
 
-    def reasoning_is_separate(self) -> None:
-        """Stop separating reasoning, because the server does it."""
-        self._separate(None)
-
     def feed(self, text: str) -> list[Piece]:
         """Add text; return the pieces decided so far."""
         if self.final:
             raise ValueError("text after the finish")
-        self.add(text)
+        self._pending.append(text)
+        self.pending_size += len(text)
         if self._channel is Channel.REASONING:
             # Only the end of reasoning is read, once it has arrived.
             if self.pending_size > 2 * self._max_held:
@@ -157,11 +156,17 @@ class Reader(ReasoningText):
         return self.taken()
 
     def _forget(self) -> None:
-        """Drop released text that is no longer needed."""
-        out = self.out
-        gone = self.forget(out if self._held < 0 else min(self._held, out))
+        """Drop released text that is no longer needed, except LOOK_BACK characters."""
+        keep = self.out if self._held < 0 else min(self._held, self.out)
+        if keep <= MUCH:
+            return
+        self.see(keep)
+        gone = keep - LOOK_BACK
+        self.text = self.text[gone:]
+        self.base += gone
+        self.pos, self.out, self.fed = self.pos - gone, self.out - gone, self.fed - gone
         if self._held >= 0:
-            self._held = max(self._held - gone, -1)
+            self._held -= gone
 
     def _step(self) -> bool:
         """Take one step; return whether there is more to do. Raise NeedMore if the text so far is ambiguous."""

@@ -25,7 +25,7 @@ from proxy.notations.signs import (
     weak_tag,
 )
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
-from proxy.notations.stream import Channel, Piece, Stream
+from proxy.notations.stream import Channel, Found, Piece, Stream
 from proxy.notations.surroundings import JsonStrings
 from proxy.notations.tags import CALL_TAG
 from proxy.notations.thoughts import Thoughts, marks_of
@@ -126,7 +126,7 @@ class HeldText(Stream):
         self._broken_tool = ""
         # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
-        self._separate(thoughts)
+        self.separate(thoughts)
         self._json = JsonStrings()
         self._behind_call = self._begun = self._found_any = self._stripped = False
         # The model invents the client's turn or the result of its call.
@@ -135,7 +135,7 @@ class HeldText(Stream):
         # The reply is over, and the model ended it.
         self._finished = self._stopped = False
 
-    def _separate(self, thoughts: Thoughts | None) -> None:
+    def separate(self, thoughts: Thoughts | None) -> None:
         """Set which reasoning is separated from the text, and whether the prompt opened it."""
         names = self._tools.names
         self._marks = marks_of(thoughts.markers if thoughts else ())
@@ -162,7 +162,7 @@ class HeldText(Stream):
 
     def _is_gap(self, at: int) -> bool:
         """Return whether only whitespace precedes a position in its segment."""
-        return self.blank and self.text[self.out : at].isspace()
+        return self.blank and not self.text[self.out : at].strip()
 
     def _place(self, start: int, end: int, weak: bool) -> Place:
         """Return the place of text[start:end] for the judge."""
@@ -175,11 +175,10 @@ class HeldText(Stream):
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls. A call to a tool that is not offered stays text."""
         row = row_name(self.text, self._held if self._held >= 0 else self.out)
-        taken: list[Call] = []
+        taken: list[Found] = []
         for call in calls:
-            call.weak = weak
             if call.tool is not None:
-                taken.append(call)
+                taken.append(Found(call.name, call.written, call.arguments, call.id, weak, call.odd))
                 continue
             if taken:
                 self._emit(taken, max(call.start, self.out), row)
@@ -187,7 +186,7 @@ class HeldText(Stream):
             self.leave(call.end)
         self._emit(taken, end, row)
 
-    def _emit(self, calls: list[Call], end: int, row: str) -> None:
+    def _emit(self, calls: list[Found], end: int, row: str) -> None:
         self._calls_left -= len(calls)
         self.emit(Piece(self.text[self.out : end], tuple(calls), row), end)
 
@@ -217,8 +216,8 @@ class HeldText(Stream):
             return True
         if self._work > MAX_WORK * self.size + MORE_WORK:
             return False
-        new = self.newest()
-        return any(sign in new for sign in _END_SIGNS)
+        new = "".join((self.text[-2:], *self._pending[-2:]))
+        return bool(self._pending) and any(sign in new for sign in _END_SIGNS)
 
     def _read_held(self) -> bool:
         """Read the held text; return whether it was decided."""
@@ -326,7 +325,7 @@ class HeldText(Stream):
                 self._held = -1
             return False
         empty = isinstance(refusal, Empty) and end >= 0 > refusal.first_end
-        if empty and self.blank and not self._found_any and not self.text[self.out : start].strip():
+        if empty and not self._found_any and self._is_gap(start):
             # `<tools></tools>` is nothing: what follows is judged as if the reply began there.
             self._held, self._begun = -1, False
             self.leave(end)
@@ -396,7 +395,7 @@ class HeldText(Stream):
         text = self.text
         if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
             return ""
-        further = self.final and self._found_any and not text[self.out : start].strip() and self.blank
+        further = self.final and self._found_any and self._is_gap(start)
         if further and not self._stopped and self._kind in (Kind.STRONG, Kind.WEAK) and text[start] == "<":
             return "cut_call"
         if self._kind is not Kind.STRONG:

@@ -19,8 +19,9 @@ from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section
 MAX_TRIED = 16
 # Maximum length of a reasoning closer.
 MAX_CLOSER = 80
-# Models confuse these closers in unseparated reasoning.
+# Characters before a quotation mark that opens a quotation.
 _QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
+# Models confuse these closers in unseparated reasoning.
 _TAGS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>")
 
 
@@ -179,14 +180,12 @@ class ReasoningText(HeldText):
         """Open reasoning or other marked text at a position."""
         end = at + len(opener)
         row = self._marks.separated.get(opener)
-        if not self.blank or self.text[self.out : at].strip():
+        if not self._is_gap(at):
             row = None
         if row is None:
             self.leave(end)
         else:
-            if self._is_gap(at):
-                self.drop(at, "")
-            self.leave(at)
+            self.drop(at, "")
             self.mark(end, Mark.THOUGHT if row.section is Section.THOUGHT else Mark.TEXT)
             self._unknown = False
         if row and row.section is Section.TEXT:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from proxy.notations.calls import Call
+from proxy.json import JsonObject
+from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.thoughts import Mark
-
-# Characters of released text to keep for looking back, and the size at which the rest is dropped.
-LOOK_BACK, MUCH = 256, 8_192
 
 
 class Channel(Enum):
@@ -21,6 +19,21 @@ class Channel(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A call to emit: its tool's name, the name as written, arguments and id.
+
+    `weak`: it counts only because the reply ended after it. `odd`: how its JSON deviates from the standard.
+    """
+
+    name: str
+    written: str
+    arguments: JsonObject
+    id: str = ""
+    weak: bool = False
+    odd: frozenset[Oddity] = NOT_ODD
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Part of the text: prose, calls, or a mark around reasoning. Dropped text is a piece with an empty tuple of calls.
 
@@ -28,7 +41,7 @@ class Piece:
     """
 
     text: str
-    calls: tuple[Call, ...] | None = None
+    calls: tuple[Found, ...] | None = None
     row: str = ""
     mark: Mark | None = None
     broken: str = ""
@@ -65,17 +78,6 @@ class Stream:
     def size(self) -> int:
         """The number of characters that have arrived."""
         return self.base + len(self.text) + self.pending_size
-
-    def add(self, text: str) -> None:
-        """Add text without reading it."""
-        self._pending.append(text)
-        self.pending_size += len(text)
-
-    def newest(self) -> str:
-        """Return the end of the text, including at least the piece that arrived last."""
-        if len(self._pending) == 1:
-            return self.text[-2:] + self._pending[0]
-        return "".join(self._pending[-2:])
 
     def join(self) -> None:
         """Append the added text to `text`."""
@@ -128,14 +130,3 @@ class Stream:
         self.pos = self.fed = pos
         self.prose = Prose()
         self.prose.any = any_text
-
-    def forget(self, keep: int) -> int:
-        """Drop released text before `keep`, except LOOK_BACK characters; return how far positions moved."""
-        if keep <= MUCH:
-            return 0
-        self.see(keep)
-        gone = keep - LOOK_BACK
-        self.text = self.text[gone:]
-        self.base += gone
-        self.pos, self.out, self.fed = self.pos - gone, self.out - gone, self.fed - gone
-        return gone

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxy.json import Json, JsonObject, dump
-from proxy.notations.calls import Call
 from proxy.notations.front import Reader
 from proxy.notations.source import Rejection
+from proxy.notations.stream import Found
 from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import Policy
 from proxy.repair.repairer import Repaired, Repairer
@@ -31,7 +31,7 @@ def reasons() -> dict[str, str]:
 class FoundCall:
     """A call in a text: its source, its notation, and the repaired call, None if it cannot be executed."""
 
-    found: Call
+    found: Found
     source: str
     row: str
     line: str
