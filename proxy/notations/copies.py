@@ -10,8 +10,9 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 
 import regex
 
@@ -32,15 +33,14 @@ MAX_CALL_SHOWN = 65_536
 MAX_FAILED = 64
 # Steps that all failed attempts in a source may take: per character, plus a constant.
 MAX_STEPS, MORE_STEPS = 2, 5_000
-# Number of the call's words that a source must contain to be searched.
-MAX_WORDS = 8
+# Number of the call's words that a source must contain to be searched, and the maximum number of its lines to try.
+MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
 _BLANKS = re.compile(r"\s+")
 # Whitespace and quotation marks in JSON. Some notations write `5` for `"5"`.
 _GAPS = re.compile(r"\s+|\\[nrtf]|(?<!\\)\"")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\.")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
 # The quoted text on one line, and the marks between a string that ends a line and the next string.
 _PART = {
@@ -56,20 +56,17 @@ _ESCAPED_TAG = re.compile(r"&(?:amp;)*(?:lt|#60|#x3c);[^\s=]", re.I)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
 _LINE_END = re.compile(r"(?<!\r)\r+\n")
-# The sign of a diff line. A line number may precede it.
-_SIGN = re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])")
-_FENCE = re.compile(r"\A(?:`{3,}|~{3,})[\w+-]*\s*\n|\n(?:`{3,}|~{3,})\Z")
-# The mark before a listing line: a commit and its author, a path and a number, a number, a sign.
-_MARK = (
-    r"(?:\^?[0-9a-f]{7,40} \(.{1,200}? \d{1,7}\) ?"
-    r"|[>*]?[ \t]*+(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
-    r"(?:[-:|)>.;#=→│\t]|\](?!<)|[ ]{1,2})+[+-]?[ ]?"
-    r"|(?:[+>|#%*│-]|//|--|/\*)+[ \t]?)"
+_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?) *\Z")
+_NUMBER = re.compile(r"[ \t]*\d+")
+# The sign of a diff line. A line number may precede it, with or without spaces.
+_SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
+# Prefixes of listing lines: a path and a number, a number, a sign.
+_PREFIX = re.compile(
+    r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
+    r"(?:[-:|\])>.;#=→│\t]|[ ]{1,2})+[+-]?[ ]?"
+    r"|[ \t]*(?:[+>|#%*│-]|//|--|/\*)+[ \t]?|[ ]"
 )
-_PREFIX = re.compile(rf"[ \t]*+{_MARK}|[ ]")
-_PREFIXES = re.compile(rf"^(?:[ \t]*+{_MARK})*+", re.M)
-# The end of a line in `cat -A` or in a frame.
-_LINE_MARK = re.compile(r"[$|│]$", re.M)
 
 
 class Copies:
@@ -98,18 +95,22 @@ class Copies:
         """Return whether a source contains a call with this name and these arguments."""
         if len(dump(call.arguments)) < MIN_COPIED:
             return False
-        words = _words(_ESCAPE.sub(" ", dump(call.arguments)))
+        words = _words(" ".join(_strings(call.arguments)))
         bare = _bare(call.arguments)
         return any(source.has(words) and (call.name, bare) in source.calls for source in self._sources)
 
     def shows(self, text: str) -> bool:
         """Return whether a source contains the whole text."""
-        # Ignore a fence around the text.
-        text = _FENCE.sub("", text.strip())
-        bare, listed, words = _normal(text), _without_prefixes(text), _words(text)
+        lines = _LINE_END.sub("\n", text.strip()).split("\n")
+        if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
+            # Ignore a fence around the text.
+            lines = lines[1 : -1 if _FENCE.fullmatch(lines[-1]) else None]
+        text = "\n".join(lines).strip()
+        bare, words = _normal(text), _words(text)
         if len(bare) < MIN_COPIED:
             return False
-        return any(source.has(words) and source.shows(bare, listed) for source in self._sources)
+        numbered = [(number, line) for number, line in enumerate(text.split("\n")) if line.strip()]
+        return any(source.has(words) and source.shows(bare, numbered) for source in self._sources)
 
     @cached_property
     def _made(self) -> list[tuple[str, Json]]:
@@ -127,27 +128,36 @@ class _Shown:
         """Return whether the source contains all the words. This cheap test excludes most sources."""
         return all(word in self._text for word in words)
 
-    def shows(self, bare: str, listed: str) -> bool:
-        """Return whether the source contains a normalized text, or the same text between the marks of a listing."""
-        long = len(listed) >= MIN_COPIED
-        return any(bare in shown or (long and listed in shown) for shown in self._shown)
+    def shows(self, bare: str, lines: Sequence[tuple[int, str]]) -> bool:
+        """Return whether the source contains normalized text, or its numbered lines after prefixes."""
+        if any(bare in shown for shown in self._normal):
+            return True
+        if len(lines) < 2:
+            return False
+        anchor = max(range(1, len(lines)), key=lambda at: len(lines[at][1]))
+        longest = lines[anchor][1]
+        for shown in self._lines:
+            places = islice((at for at, line in enumerate(shown) if longest in line), MAX_ANCHORS)
+            if any(_shown_around(shown, lines, anchor, at) for at in places):
+                return True
+        return False
 
     @cached_property
     def _texts(self) -> tuple[str, ...]:
         return _layers(self._text)
 
     @cached_property
-    def _sides(self) -> tuple[str, ...]:
-        return tuple(side for text in self._texts for side in _sides(text))
+    def _normal(self) -> tuple[str, ...]:
+        return tuple(map(_normal, self._texts))
 
     @cached_property
-    def _shown(self) -> tuple[str, ...]:
-        return (*map(_normal, self._texts), *map(_without_prefixes, self._sides))
+    def _lines(self) -> tuple[list[str], ...]:
+        return tuple(side for text in self._texts for side in _sides(text))
 
     @cached_property
     def calls(self) -> Collection[tuple[str, str]]:
         """The wrapped calls in the source, regardless of their context."""
-        bare = ("\n".join(line[end_of(_PREFIX, line, 0) :] for line in side.split("\n")) for side in self._sides)
+        bare = ("\n".join(line[end_of(_PREFIX, line, 0) :] for line in lines) for lines in self._lines)
         shown = dict.fromkeys((*self._texts, *bare))
         return {call for text in shown for call in _calls_in(text, self._tools)}
 
@@ -155,6 +165,15 @@ class _Shown:
 def _words(text: str) -> list[str]:
     """Return the longest words of a text. Prefixes and escapes do not change them."""
     return sorted(set(_WORD.findall(text)), key=len, reverse=True)[:MAX_WORDS]
+
+
+def _strings(value: Json) -> Iterator[str]:
+    """Yield the string values in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
 
 
 def _parsed(arguments: Json) -> Json:
@@ -189,7 +208,7 @@ def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
 
 
 def _layers(source: str) -> tuple[str, ...]:
-    """Return a text and the texts escaped in it: in strings, as HTML, or with line marks."""
+    """Return a text and the texts escaped in it: in strings, as HTML, or by `cat -A`."""
     texts, level, room = dict[str, None](), [source], MAX_DECODED * len(source)
     for _ in range(MAX_LAYERS + 1):
         inner: list[str] = []
@@ -215,8 +234,8 @@ def _decoded(text: str) -> Iterator[str]:
         yield html.unescape(text.translate(_HTML_MARKS))
         if _ESCAPED_TAG.search(text):
             yield html.unescape(text.replace("<", "\0"))
-    if _LINE_MARK.search(text):
-        yield _CONTROL.sub(_controlled, _LINE_MARK.sub("", text))
+    if "$" in text and ("^" in text or "M-" in text):
+        yield _CONTROL.sub(_controlled, text)
 
 
 def _parts_of_strings(text: str, mark: str) -> Iterator[str]:
@@ -244,15 +263,46 @@ def _normal(text: str) -> str:
     return _SURROGATE.sub("\ufffd", _AROUND_SIGNS.sub("", _BLANKS.sub(" ", text)))
 
 
-def _without_prefixes(text: str) -> str:
-    """Return a normalized text without the prefixes of its lines."""
-    return _normal(_PREFIXES.sub("", text))
+def _sides(text: str) -> Iterator[list[str]]:
+    """Yield the nonblank lines of a text and, for a diff, the lines of each side."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    yield lines
+    for pattern in _SIGNS:
+        signs = [found.group(1) if (found := pattern.match(line)) else "" for line in lines]
+        for gone in {"+", "-"}.intersection(signs):
+            yield [line for line, sign in zip(lines, signs, strict=True) if sign != gone]
 
 
-def _sides(text: str) -> Iterator[str]:
-    """Yield the text and, if it is a diff, each of its sides."""
-    yield text
-    lines = text.split("\n")
-    signs = [found.group(1) if (found := _SIGN.match(line)) else "" for line in lines]
-    for gone in {"+", "-"}.intersection(signs):
-        yield "\n".join(line for line, sign in zip(lines, signs, strict=True) if sign != gone)
+def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor: int, at: int) -> bool:
+    """Return whether the lines around the anchor line match too, all with the same kind of prefix."""
+    places = {anchor: at}
+    for order in (range(anchor - 1, -1, -1), range(anchor + 1, len(lines))):
+        before = anchor
+        for each in order:
+            # A listing omits a blank line or shows only its prefix.
+            number, line = lines[each]
+            gap, step = abs(number - lines[before][0]), each - before
+            near = range(places[before] + step, places[before] + (gap + 1) * step, step)
+            found = next((place for place in near if 0 <= place < len(shown) and line in shown[place]), None)
+            if found is None:
+                return False
+            places[each], before = found, each
+    parts = list[tuple[str, str]]()
+    for each, (_, line) in enumerate(lines):
+        there = shown[places[each]]
+        before_line, _, after = there.partition(line) if each == len(lines) - 1 else there.rpartition(line)
+        parts.append((before_line, after.strip()))
+    first, *prefixes = [_shape(before) for before, _ in parts]
+    if len(lines) == 2 and not first.startswith(prefixes[0]) and not _PREFIX.fullmatch(prefixes[0]):
+        # A single line is not enough to recognize a prefix.
+        return False
+    return len(set(prefixes)) == 1 and len({after for _, after in parts[:-1]}) == 1
+
+
+def _shape(prefix: str) -> str:
+    """Return a prefix without its number, author and sign, so that prefixes of one listing are equal."""
+    blamed = _BLAME.match(prefix)
+    shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
+    shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
+    shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
+    return re.sub(r"(?<=0) +[+>-]?(?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)
