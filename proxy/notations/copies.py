@@ -41,7 +41,6 @@ _BLANKS = re.compile(r"\s+")
 _GAPS = re.compile(r"\s+|\\[nrtf]|(?<!\\)\"")
 _AROUND_SIGNS = re.compile(r"(?<!\w) | (?!\w)")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\.")
 _WORD = re.compile(r"[A-Za-z_]{4,}")
 # The quoted text on one line, and the marks between a string that ends a line and the next string.
 _PART = {
@@ -61,7 +60,7 @@ _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?) *\Z")
 _NUMBER = re.compile(r"[ \t]*\d+")
 # The sign of a diff line. A line number may precede it, with or without spaces.
 _SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
-_FENCE = re.compile(r"\A(?:`{3,}|~{3,})[\w+-]*\s*\n|\n(?:`{3,}|~{3,})\Z")
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
 # Prefixes of listing lines: a path and a number, a number, a sign.
 _PREFIX = re.compile(
     r"[ \t]*[>*]?[ \t]*(?:[^\s\"'<>{}]{1,200}[:(-])?[\[(L]?\d{1,7}(?:[:,]\d{1,7})?"
@@ -96,14 +95,17 @@ class Copies:
         """Return whether a source contains a call with this name and these arguments."""
         if len(dump(call.arguments)) < MIN_COPIED:
             return False
-        words = _words(_ESCAPE.sub(" ", dump(call.arguments)))
+        words = _words(" ".join(_strings(call.arguments)))
         bare = _bare(call.arguments)
         return any(source.has(words) and (call.name, bare) in source.calls for source in self._sources)
 
     def shows(self, text: str) -> bool:
         """Return whether a source contains the whole text."""
-        # Ignore a fence around the text.
-        text = _FENCE.sub("", _LINE_END.sub("\n", text.strip())).strip()
+        lines = _LINE_END.sub("\n", text.strip()).split("\n")
+        if len(lines) > 2 and _FENCE.fullmatch(lines[0]):
+            # Ignore a fence around the text.
+            lines = lines[1 : -1 if _FENCE.fullmatch(lines[-1]) else None]
+        text = "\n".join(lines).strip()
         bare, words = _normal(text), _words(text)
         if len(bare) < MIN_COPIED:
             return False
@@ -163,6 +165,15 @@ class _Shown:
 def _words(text: str) -> list[str]:
     """Return the longest words of a text. Prefixes and escapes do not change them."""
     return sorted(set(_WORD.findall(text)), key=len, reverse=True)[:MAX_WORDS]
+
+
+def _strings(value: Json) -> Iterator[str]:
+    """Yield the string values in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
 
 
 def _parsed(arguments: Json) -> Json:
