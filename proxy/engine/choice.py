@@ -193,7 +193,7 @@ class Choice:
         if not self._has_reasoning:
             self._has_reasoning = True
             if self.reader.fresh:
-                self.reader.reasoning_is_separate()
+                self.reader.separate(None)  # the server does it
                 self.mode = Mode.TEXT
         if self.reasoning_reader is not None:
             self.reasoning_reader.feed(reasoning)

@@ -49,7 +49,7 @@ from proxy.json import Json, JsonObject, as_object, dump_json, objects_in
 from proxy.limits import MAX_CHOICES
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
-from proxy.notations.reply import Channel
+from proxy.notations.stream import Channel
 from proxy.notations.thoughts import Thoughts
 from proxy.notations.toolset import ToolSet
 from proxy.repair.record import Repair

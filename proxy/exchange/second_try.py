@@ -31,7 +31,11 @@ from proxy.engine.reading import was_cut
 from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why
 from proxy.json import Json, JsonObject, as_object, as_text, dump_json, objects_in
-from proxy.notations.front import TextPart, ThoughtReader, holds_no_mark
+from proxy.notations.front import Reader
+from proxy.notations.signs import may_begin
+from proxy.notations.stream import Piece
+from proxy.notations.thoughts import Mark, Thoughts
+from proxy.notations.toolset import ToolSet
 
 # Message fields with content other than text, reasoning and calls.
 _OTHER_WORDS = ("refusal", "audio", "images")
@@ -57,7 +61,9 @@ class ReplyContent:
 
     def __init__(self) -> None:
         # Created for the first text that needs it.
-        self._thoughts: ThoughtReader | None = None
+        self._reader: Reader | None = None
+        # The level of the text that follows: THOUGHT inside of reasoning.
+        self._level = ContentLevel.ANSWER
         # The first choice with events, and whether another choice has events, too.
         self._choice: int | None = None
         self._has_several = False
@@ -93,9 +99,9 @@ class ReplyContent:
         """
         if broken is not None:
             return Why.BROKEN if self.ended_by_itself() else None
-        if self._thoughts is not None:
-            self.open_thought = self._thoughts.closer
-            self._read(self._thoughts.finish())
+        if self._reader is not None:
+            self.open_thought = self._reader.closer
+            self._read(self._reader.finish())
         if self.answered or not self.ended_by_itself():
             return None
         if self.level is ContentLevel.THOUGHT:
@@ -124,7 +130,8 @@ class ReplyContent:
             case Finished():
                 self._finish = event
             case Reasoning():
-                self._read((TextPart(event.text, thinking=True),))
+                if event.text.strip():
+                    self._raise(ContentLevel.THOUGHT)
             case Text():
                 self._text(event.text)
             case _:
@@ -140,19 +147,21 @@ class ReplyContent:
             self._blanks += len(text)
         for at in range(0, len(text), _PIECE):
             piece = text[at : at + _PIECE]
-            if self._thoughts is None and piece.strip() and holds_no_mark(piece):
+            if self._reader is None and piece.strip() and not may_begin(piece):
                 # Nearly every reply starts with text that cannot begin reasoning, so no reader is needed.
                 self._raise(ContentLevel.ANSWER)
             if self.answered:
                 return
-            if self._thoughts is None:
-                self._thoughts = ThoughtReader()
-            self._read(self._thoughts.feed(piece))
+            if self._reader is None:
+                self._reader = Reader(ToolSet(()), thoughts=Thoughts())
+            self._read(self._reader.feed(piece))
 
-    def _read(self, pieces: Iterable[TextPart]) -> None:
+    def _read(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
-            if piece.text.strip():
-                self._raise(ContentLevel.THOUGHT if piece.thinking else ContentLevel.ANSWER)
+            if piece.mark is not None:
+                self._level = ContentLevel.THOUGHT if piece.mark is Mark.THOUGHT else ContentLevel.ANSWER
+            elif piece.text.strip():
+                self._raise(self._level)
 
     def _raise(self, level: ContentLevel) -> None:
         self.level = max(self.level, level)

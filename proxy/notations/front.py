@@ -9,17 +9,14 @@ when an end tag arrives and when it has grown by an eighth. The result never dep
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from proxy.notations import tables as n
-from proxy.notations.reasoning import ReasoningReply
-from proxy.notations.reply import BLANKS, Channel, Kind
+from proxy.notations.held import BLANKS, Kind
+from proxy.notations.reasoning import ReasoningText
 from proxy.notations.signs import (
     CUT_OPENERS,
     END_TOKENS,
-    ENOUGH,
     JSON_HEAD,
     MADE_UP,
     MAY_BECOME_SIGN,
@@ -31,20 +28,21 @@ from proxy.notations.signs import (
     STRONG,
     may_begin,
 )
-from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
-from proxy.notations.stream import Piece
-from proxy.notations.thoughts import Mark, Thoughts
-from proxy.notations.toolset import ToolSet
+from proxy.notations.source import ENOUGH, NeedMore, NoCall, Rejection, Source, Tokens, end_of
+from proxy.notations.stream import Channel, Piece
 
+# Characters of released text to keep for looking back, and the size at which the rest is dropped.
+LOOK_BACK, MUCH = 256, 8_192
 # Maximum length of the start of a sign.
 MAX_SIGN = 40
+_INDENT = re.compile(r"^[ \t]+\Z", re.M)
 _LEAKED = Tokens(n.BEFORE_TEXT)
 
 
-class Reader(ReasoningReply):
+class Reader(ReasoningText):
     """Reader of one reply's text, in pieces of any size. Returns prose, calls and reasoning marks.
 
-    The parameters are those of `Reply`.
+    The parameters are those of `HeldText`.
     """
 
     # -- what callers ask -------------------------------------------------------------------------------------------
@@ -52,41 +50,40 @@ class Reader(ReasoningReply):
     @property
     def held(self) -> bool:
         """True if some text is held or undecided."""
-        return self._channel is Channel.CONTENT and self._stream.waits
+        return self._channel is Channel.CONTENT and self.waits
 
     @property
     def confident(self) -> bool:
         """True while a wrapper is held; the prose before it can be sent."""
-        return self._held >= 0 and self._kind is Kind.STRONG
+        return self._held >= 0 and self._kind is Kind.STRONG and not self._broken_tool
 
     @property
     def room(self) -> int:
         """The number of characters without a sign that may arrive before a held wrapper is read again."""
         if not self.confident:
             return 0
-        size = self._stream.size - self._stream.base - self._held
+        size = self.size - self.base - self._held
         return min(self._next_size(), self._max_held) - size
 
     @property
     def prompted(self) -> bool:
         """True in reasoning that the prompt opened."""
-        return self._prompted
+        return self._thought is not None and self._thought.prompted
 
     @property
     def closer(self) -> str:
         """The closer of the open separated reasoning; empty if none is open."""
-        return self._thought[0] if self._separated and self._thought else ""
+        return self._thought.closers[0] if self._thought and self._thought.separated else ""
 
     @property
     def fresh(self) -> bool:
         """True if only whitespace has arrived since the start, or since the last reasoning or call."""
-        stream = self._stream
-        return stream.fresh and not stream.pending_size and not stream.text[stream.out :].strip()
+        return not self.pending_size and self._is_gap(len(self.text))
 
     @property
     def is_idle(self) -> bool:
         """True if no text is held and the next text is neither the start of the reply nor directly after a call."""
-        if self._stream.waits or self._behind_call or self._made_up:
+        if self.waits or self._behind_call or self._made_up:
             return False
         return (self._begun and not self._stripped) or not self._looks
 
@@ -103,26 +100,21 @@ class Reader(ReasoningReply):
 
     # -- the text ---------------------------------------------------------------------------------------------------
 
-    def reasoning_is_separate(self) -> None:
-        """Stop separating reasoning, because the server does it."""
-        self._thought, self._thought_first, self._separated, self._prompted = (), False, False, False
-        self._separate(None)
-
     def feed(self, text: str) -> list[Piece]:
         """Add text; return the pieces decided so far."""
-        stream = self._stream
-        if stream.final:
+        if self.final:
             raise ValueError("text after the finish")
-        stream.add(text)
+        self._pending.append(text)
+        self.pending_size += len(text)
         if self._channel is Channel.REASONING:
             # Only the end of reasoning is read, once it has arrived.
-            if stream.pending_size > 2 * self._max_held:
-                stream.join()
-                stream.text = stream.text[-self._max_held :]
+            if self.pending_size > 2 * self._max_held:
+                self.join()
+                self.text = self.text[-self._max_held :]
             return []
         if self._held >= 0 and not self._thought and not self._is_due():
             return []
-        stream.join()
+        self.join()
         return self._run()
 
     def passes(self, text: str) -> bool:
@@ -130,83 +122,87 @@ class Reader(ReasoningReply):
         if not self.is_idle or may_begin(text):
             return False
         if self._looks or self._thought:
-            self._stream.pass_by(text)
+            self.pass_by(text)
             self._forget()
         return True
 
     def finish(self, *, stopped: bool = True) -> list[Piece]:
         """End the reply and return the remaining pieces. `stopped`: the model ended it."""
-        self._stream.join()
+        self.join()
         # The released part of a call to an unknown tool must not depend on how the text is split.
         pieces = self._run() if self.confident else []
-        self._stream.final, self._finished, self._stopped = True, True, stopped
+        self.final, self._finished, self._stopped = True, True, stopped
         return pieces + self._run()
 
     def release(self) -> list[Piece]:
         """Release all held text: complete calls, and the rest as prose. An incomplete call becomes prose for good."""
-        stream = self._stream
-        stream.join()
-        stream.final = True
+        self.join()
+        self.final = True
         while self.confident and self._read_held():
             pass
-        stream.final = False
+        self.final = False
         self._give_up()
-        return stream.taken()
+        return self.taken()
 
     def _run(self) -> list[Piece]:
         """Process the text as far as it can be decided."""
-        stream = self._stream
         with suppress(NeedMore):
             while self._step():
                 pass
-        if stream.final:
-            stream.leave(len(stream.text))
+        if self.final:
+            self.leave(len(self.text))
         else:
             self._forget()
-        return stream.taken()
+        return self.taken()
 
     def _forget(self) -> None:
-        """Drop released text that is no longer needed."""
-        out = self._stream.out
-        gone = self._stream.forget(out if self._held < 0 else min(self._held, out))
+        """Drop released text that is no longer needed, except LOOK_BACK characters."""
+        keep = self.out if self._held < 0 else min(self._held, self.out)
+        if keep <= MUCH:
+            return
+        self.see(keep)
+        gone = keep - LOOK_BACK
+        self.text = self.text[gone:]
+        self.base += gone
+        self.pos, self.out, self.fed = self.pos - gone, self.out - gone, self.fed - gone
         if self._held >= 0:
-            self._held = max(self._held - gone, -1)
+            self._held -= gone
 
     def _step(self) -> bool:
         """Take one step; return whether there is more to do. Raise NeedMore if the text so far is ambiguous."""
-        stream = self._stream
         if self._channel is Channel.REASONING or self._thought:
             return self._in_thought()
         if self._made_up:
-            stream.drop(len(stream.text), self._made_up_row)
-            self._made_up_row = ""
-            return False
-        if not self._looks:
-            stream.leave(len(stream.text))
+            self.drop(len(self.text), "")
             return False
         if self._held >= 0:
-            return self._read_broken() if self._kind is Kind.BROKEN else self._read_held()
+            return self._read_broken() if self._broken_tool else self._read_held()
+        if not self._looks:
+            self.leave(len(self.text))
+            return False
         if self._behind_call:
             return self._behind()
         return self._look() if self._begun else self._begin()
 
     def _behind(self) -> bool:
         """Drop whitespace, closers and tokens after a call, if another call or the end follows."""
-        stream, reader = self._stream, self._reader()
+        reader = self._reader()
         try:
-            pos = reader.skip_left(max(stream.pos, self._left - stream.base))
+            pos = reader.skip_left(self.pos)
         except NeedMore:
-            self._left = max(self._left, stream.base + reader.left)
+            self.pos = max(self.pos, reader.left)
             raise
-        made_up = MADE_UP.match(stream.text, pos, partial=not stream.final)
+        made_up = MADE_UP.match(self.text, pos, partial=not self.final)
         if made_up and made_up.partial:
             raise NeedMore
         self._behind_call, self._made_up = False, bool(made_up)
-        written = stream.text[stream.pos : pos]
-        if pos < len(stream.text) or not stream.final:
+        written = self.text[self.out : pos]
+        if pos < len(self.text) or not self.final:
             pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)
-        stream.drop(pos, "leftover" if written.strip() else "")
-        stream.restart(pos, any_text=True)
+        self.drop(pos, "leftover" if written.strip() else "")
+        if made_up:
+            self.drop(len(self.text), "made_up_turn")
+        self.restart(pos, any_text=True)
         self._begun = True
         return True
 
@@ -214,21 +210,22 @@ class Reader(ReasoningReply):
 
     def _begin(self) -> bool:
         """Drop a leaked token, or hold text that counts as a call only at the start of a reply."""
-        stream, text, final = self._stream, self._stream.text, self._stream.final
-        at = end_of(BLANKS, text, max(stream.pos, self._blank - stream.base))
-        self._blank = stream.base + at
+        text, final = self.text, self.final
+        at = end_of(BLANKS, text, self.pos)
         if at == len(text):
+            # A sign may begin with the last blank.
+            self.pos = max(self.pos, at - 1)
             self._begun = final
             return final
         source = Source(text, final)
         if opener := source.token(self._marks.openers, at):
-            stream.see(at)
+            self.see(at)
             self._open_thought(at, opener, first=True)
             return True
         token = source.token(_LEAKED, at)
         if token and not (self._unknown and source.token(self._marks.orphan_ends, at)):
-            stream.drop(at + len(token), "leaked_token")
-            stream.fed = stream.out
+            self.drop(at + len(token), "leaked_token")
+            self.fed = self.out
             return True
         strong = source.match(STRONG, at)
         self._stripped = source.starts(STRIPPED, at)
@@ -236,53 +233,48 @@ class Reader(ReasoningReply):
             # The JSON that the client asked for contains no calls.
             self._no_calls = text[at] in "{["
         elif strong is None and (source.token(CUT_OPENERS, at) or source.match(self._start, at, ends=True)):
-            stream.see(at)
+            self.see(at)
             self._hold(at, Kind.FIRST)
         self._begun = True
         return True
 
     def _look(self) -> bool:
         """Look for the start of a call, reasoning, or a token to drop."""
-        stream, text = self._stream, self._stream.text
+        text = self.text
         while True:
-            found = (STRIPPED_SIGNS if self._stripped else SIGNS).search(text, self._behind_indent())
+            # The indentation of the line may have been searched before the sign arrived.
+            indent = _INDENT.search(text, max(self.pos - MAX_SIGN, 0), self.pos)
+            signs = STRIPPED_SIGNS if self._stripped else SIGNS
+            found = signs.search(text, indent.start() if indent else self.pos)
             if found is None:
                 self._pass_prose()
                 return False
-            at = max(found.start() if found["line"] is None else found.start("line"), stream.pos)
+            at = max(found.start() if found["line"] is None else found.start("line"), self.pos)
             try:
-                if not self._json.holds(text, stream.base, at) and self._begins_at(at):
+                if not self._json.holds(text, self.base, at) and self._begins_at(at):
                     return True
             except NeedMore:
                 self._leave_before(at)
-                stream.pos = at
+                self.pos = at
                 raise
-            stream.pos = at + 1
-
-    def _behind_indent(self) -> int:
-        """Return where to resume the search: at the line's start, if only its indentation has been searched."""
-        text, pos = self._stream.text, self._stream.pos
-        at = pos
-        while at and text[at - 1] in " \t" and pos - at < MAX_SIGN:
-            at -= 1
-        return at if text[at - 1 : at] in ("", "\n") else pos
+            self.pos = at + 1
 
     def _pass_prose(self) -> None:
         """Release prose without signs, except an end that may become one."""
-        stream, text = self._stream, self._stream.text
-        stream.pos = len(text)
+        text = self.text
+        self.pos = len(text)
         partial = MAY_BECOME_STRIPPED_SIGN if self._stripped else MAY_BECOME_SIGN
-        if not stream.final and (begun := partial.search(text, max(stream.out, len(text) - MAX_SIGN))):
-            stream.pos = begun.start()
-        self._leave_before(stream.pos)
-        if self._is_gap(stream.pos):
-            stream.pos = stream.out
+        if not self.final and (begun := partial.search(text, max(self.out, len(text) - MAX_SIGN))):
+            self.pos = begun.start()
+        self._leave_before(self.pos)
+        if self._is_gap(self.pos):
+            self.pos = self.out
 
     def _begins_at(self, at: int) -> bool:
         """Begin what the sign at a position begins; return whether it begins anything. Raise NeedMore if undecided."""
-        stream, text, prose = self._stream, self._stream.text, self._stream.prose
-        source = Source(text, stream.final)
-        near = not stream.final and len(text) - at < ENOUGH
+        text, prose = self.text, self.prose
+        source = Source(text, self.final)
+        near = not self.final and len(text) - at < ENOUGH
         if text[at] == "<" and not near and not self._any_tag.match(text, at):
             return False
         shown = next((closer for closer in self._shown if source.starts(closer, at)), "")
@@ -290,7 +282,7 @@ class Reader(ReasoningReply):
             self._end_orphan(at, ended)
             return True
         strong, token = source.match(STRONG, at), self._end_token(source, at)
-        stream.see(at)
+        self.see(at)
         if token and not self._raw_text and prose.in_code():
             return False
         if prose.in_region() and not token:
@@ -300,12 +292,12 @@ class Reader(ReasoningReply):
         if opener := self._opener_of_thought(source, at, strong.end() if strong else 0):
             if prose.in_code():
                 return False
-            self._open_thought(at, opener, first=not text[:at].strip() and not stream.base)
+            self._open_thought(at, opener, first=not text[:at].strip() and not self.base)
             return True
         if strong is not None and not self._no_calls:
             return self._begin_call(at, Kind.STRONG)
         if token:
-            return stream.base + at >= self._text_follows and self._begin_call(at, Kind.TOKENS)
+            return self._begin_call(at, Kind.TOKENS)
         if self._no_calls or self._json_reply:
             # A line of JSON begins the reply that the client asked for.
             self._no_calls |= self._json_reply and text[at] in "{[" and not prose.line.strip()
@@ -327,9 +319,9 @@ class Reader(ReasoningReply):
 
     def _opener_of_thought(self, source: Source, at: int, strong_end: int) -> str:
         """Return the reasoning opener at a sign, or an empty one, or it does not count here."""
-        text, line = source.text, self._stream.prose.line.strip()
+        text, line = source.text, self.prose.line.strip()
         header = text.startswith("<|channel|>", at)
-        if line and (self._stream.prose.any if not header else not line.endswith("<|start|>assistant")):
+        if line and (self.prose.any if not header else not line.endswith("<|start|>assistant")):
             return ""
         opener = source.token(self._marks.openers, at)
         return opener if strong_end <= at + len(opener) else ""
@@ -338,52 +330,8 @@ class Reader(ReasoningReply):
         """Return whether a call that counts only at the end of the reply may begin here."""
         if source.match(self._weak_tag, at, ends=True):
             return True
-        line = self._stream.prose.line
+        line = self.prose.line
         glued = source.text.startswith(("TOOL_CALLS", "assistantcomm"), at)
         if not glued and (line.strip() or (source.text[at] == "`" and re.match(r"\t| {4,}", line))):
             return False
         return source.match(JSON_HEAD, at, ends=True) is not None
-
-
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    """Part of a text, without the marks around it: reasoning if `thinking`, else the answer."""
-
-    text: str
-    thinking: bool
-
-
-def holds_no_mark(text: str) -> bool:
-    """Return whether a text contains no possible start of a mark. At the start of a reply it is then not reasoning."""
-    return not may_begin(text)
-
-
-class ThoughtReader:
-    """Incremental splitter of text into reasoning and answer. The result does not depend on how the text is split."""
-
-    def __init__(self) -> None:
-        self._reader = Reader(ToolSet(()), thoughts=Thoughts())
-        self._thinking = self._ended = False
-
-    @property
-    def closer(self) -> str:
-        """The closer of the open reasoning; empty if none is open."""
-        return self._reader.closer
-
-    def feed(self, text: str) -> Iterator[TextPart]:
-        """Add text; return the parts decided so far."""
-        return self._parts(self._reader.feed(text))
-
-    def finish(self) -> Iterator[TextPart]:
-        """Return the text held as a possible mark. A second call returns nothing."""
-        if self._ended:
-            return iter(())
-        self._ended = True
-        return self._parts(self._reader.finish())
-
-    def _parts(self, pieces: Iterable[Piece]) -> Iterator[TextPart]:
-        for piece in pieces:
-            if piece.mark is not None:
-                self._thinking = piece.mark is Mark.THOUGHT
-            else:
-                yield TextPart(piece.text, self._thinking)

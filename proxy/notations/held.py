@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum, auto
 
-from proxy.notations import tables as n
+from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
-from proxy.notations.judge import Copied, Judge, Listing, StringGoesOn
-from proxy.notations.reply import BLANKS, Kind, Reply
+from proxy.notations.copies import Copies
+from proxy.notations.judge import Copied, Judge, Listing, Place, StringGoesOn
 from proxy.notations.rows import RowReader
-from proxy.notations.signs import BARE, BARES, HEADER, MESSAGE_ENDS, STRONG_WHOLE, row_name
+from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, any_tag, reply_start, row_name, weak_tag
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
-from proxy.notations.stream import Piece
+from proxy.notations.stream import Channel, Found, Piece, Stream
+from proxy.notations.surroundings import JsonStrings
 from proxy.notations.tags import CALL_TAG
+from proxy.notations.thoughts import Thoughts, marks_of
+from proxy.notations.toolset import ToolSet
 
 # Read held text again once it has grown by this many characters, or by an eighth.
 LITTLE = 64
@@ -21,21 +27,173 @@ LITTLE = 64
 MAX_WORK, MORE_WORK = 3, 20_000
 # Steps that one read, and all failed reads together, may take: per character, plus a constant.
 MAX_STEPS, MORE_STEPS = 8, 50_000
-# Number of copies after which no further calls in the reply count.
-MAX_COPIED = 32
-# Maximum number of failed rows to search again.
-MAX_GOING_BACK = 4
 # Maximum length of a call's opener, unless its name is long.
 MAX_OPENER = 60
 # The parameters of a tool's definition.
 _DEFINES = re.compile(r"\"type\"\s*:\s*\"object\"\s*,\s*\"properties\"\s*:")
 # Whitespace, a key or a name too long for the start of a JSON call.
 _NO_HEAD = re.compile(r"[\[{\s]*(?:\s{200}|(?:\"(?:name|tool_name|id|type)\"\s*:\s*)?\"[^\"\\]{200})")
+# Maximum number of refusals to keep, and of characters to search for a tool's name.
+MAX_REFUSED, MAX_SHOWN = 200, 400
+BLANKS = re.compile(r"\s*")
 _END_SIGNS = ("</", "|>", "]", "}", "｜>", ")", ">")
 
 
-class HeldReply(Reply):
-    """A reply that reads its held text."""
+class Kind(Enum):
+    """Kind of call that the held text may contain.
+
+    FIRST counts only at the start of a reply. TOKENS are end-of-turn tokens. LAST is a call at the end of unclosed
+    reasoning.
+    """
+
+    STRONG = auto()
+    WEAK = auto()
+    FIRST = auto()
+    TOKENS = auto()
+    LAST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Text that looked like a call: its position, the notation tried, and why it was rejected."""
+
+    start: int
+    row: str
+    why: str
+    rejection: Rejection = Rejection.BROKEN
+
+
+@dataclass(slots=True)
+class OpenThought:
+    """Open reasoning and its closers.
+
+    `first`: the reply began with it. `separated`: it is separated from the text. `prompted`: the prompt opened it.
+    """
+
+    closers: tuple[str, ...]
+    first: bool = False
+    separated: bool = False
+    prompted: bool = False
+
+
+class HeldText(Stream):
+    """Text of one reply: settings from its request, what has been read, and what is held.
+
+    `channel` is the field of the text. `json_reply`: the client asked for JSON, so weak evidence does not count.
+    `raw_text`: the server leaves end-of-turn tokens in the text. `thoughts`: separate reasoning from the text. `forced`
+    is the tool that the client forced. `off` names disabled notations. `watch_broken`: report an unreadable call at the
+    end of the reply. At most `max_held` characters are held, and at most `max_calls` calls count or are copies.
+    """
+
+    def __init__(
+        self,
+        tools: ToolSet,
+        copies: Copies | None = None,
+        *,
+        channel: Channel = Channel.CONTENT,
+        json_reply: bool = False,
+        raw_text: bool = False,
+        thoughts: Thoughts | None = None,
+        forced: str = "",
+        off: frozenset[str] = frozenset(),
+        watch_broken: bool = False,
+        max_held: int = MAX_HELD,
+        max_calls: int = MAX_CALLS,
+    ) -> None:
+        super().__init__()
+        self.refused: list[Refused] = []
+        self.refusals: Counter[str] = Counter()
+        self._tools, self._copies = tools, copies or Copies(tools)
+        self._channel, self._json_reply, self._raw_text = channel, json_reply, raw_text
+        self._forced, self._off, self._watch_broken = forced, off, watch_broken
+        self._max_held, self._calls_left = max_held, max_calls
+        # Start and kind of the held text, the length last read without success, and the sum of all lengths read.
+        self._held, self._kind, self._tried, self._work = -1, Kind.STRONG, 0, 0
+        self._vain_steps = 0
+        # Position in the reply after a listing of tools, or -1.
+        self._listed = -1
+        # The tool of the held call, if it cannot be read.
+        self._broken_tool = ""
+        # Closers of the open marked text in which calls count.
+        self._shown: tuple[str, ...] = ()
+        self.separate(thoughts)
+        self._json = JsonStrings()
+        self._behind_call = self._begun = self._found_any = self._stripped = False
+        # The model invents the client's turn or the result of its call.
+        self._made_up = False
+        self._no_calls = not tools
+        # The reply is over, and the model ended it.
+        self._finished = self._stopped = False
+
+    def separate(self, thoughts: Thoughts | None) -> None:
+        """Set which reasoning is separated from the text, and whether the prompt opened it."""
+        names = self._tools.names
+        self._marks = marks_of(thoughts.markers if thoughts else ())
+        self._start, self._weak_tag = reply_start(names), weak_tag(names)
+        self._any_tag = any_tag(names, self._marks)
+        self._unknown = thoughts is not None and thoughts.unknown
+        self._begun_by_prompt = thoughts.begun if thoughts else ""
+        self._thought: OpenThought | None = None
+        if self._begun_by_prompt:
+            self._thought = OpenThought(self._marks.closers[self._begun_by_prompt], True, True, True)
+
+    def _reader(self, *, final: bool | None = None) -> RowReader:
+        """Return a reader of the text that has arrived."""
+        return RowReader(Source(self.text, self.final if final is None else final), self._tools)
+
+    def _hold(self, at: int, kind: Kind) -> None:
+        """Hold the text from a position: a call may begin there."""
+        self._held, self._tried, self._kind, self._broken_tool = at, 0, kind, ""
+
+    def _leave_before(self, at: int) -> None:
+        """Release prose up to a sign, except whitespace at the start of a segment: a call drops it."""
+        if not self._is_gap(at):
+            self.leave(at)
+
+    def _is_gap(self, at: int) -> bool:
+        """Return whether only whitespace precedes a position in its segment."""
+        return self.blank and not self.text[self.out : at].strip()
+
+    def _place(self, start: int, end: int, weak: bool) -> Place:
+        """Return the place of text[start:end] for the judge."""
+        first = self._kind is Kind.FIRST and not self._found_any
+        self.see(start)
+        listed = self._listed - self.base
+        after_listing = listed >= 0 and not self.text[listed:start].strip()
+        return Place(self.prose, start, end, weak, first, self._stopped, self._json_reply, after_listing)
+
+    def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
+        """Emit calls. A call to a tool that is not offered stays text."""
+        row = row_name(self.text, self._held if self._held >= 0 else self.out)
+        taken: list[Found] = []
+        for call in calls:
+            if call.tool is not None:
+                taken.append(Found(call.name, call.written, call.arguments, call.id, weak, call.odd))
+                continue
+            if taken:
+                self._emit(taken, max(call.start, self.out), row)
+                taken = []
+            self.leave(call.end)
+        self._emit(taken, end, row)
+
+    def _emit(self, calls: list[Found], end: int, row: str) -> None:
+        self._calls_left -= len(calls)
+        self.emit(Piece(self.text[self.out : end], tuple(calls), row), end)
+
+    def _note(self, start: int, refusal: NoCall) -> None:
+        """Record why the text at a position is not a call."""
+        row = row_name(self.text, start)
+        self.refused.append(Refused(self.base + start, row, str(refusal), refusal.rejection))
+        del self.refused[:-MAX_REFUSED]
+
+    def _refused(self, start: int, refusal: NoCall) -> None:
+        """Record a refusal, and count it unless the text is just prose with brackets."""
+        self._note(start, refusal)
+        text, rejection = self.text, refusal.rejection
+        if rejection.telling or any(name in text[start : start + MAX_SHOWN] for name in self._tools.names):
+            self.refusals[rejection.label] += 1
+
+    # -- reading held text ----------------------------------------------------------------------------------------
 
     def _next_size(self) -> int:
         """Return the length at which held text is read again."""
@@ -43,24 +201,22 @@ class HeldReply(Reply):
 
     def _is_due(self) -> bool:
         """Return whether held text should be read again."""
-        stream = self._stream
-        size = len(stream.text) - self._held + stream.pending_size
+        size = len(self.text) - self._held + self.pending_size
         if size >= self._next_size() or size > self._max_held:
             return True
-        if self._work > MAX_WORK * stream.size + MORE_WORK:
+        if self._work > MAX_WORK * self.size + MORE_WORK:
             return False
-        new = stream.newest()
-        return any(sign in new for sign in _END_SIGNS)
+        new = "".join((self.text[-2:], *self._pending[-2:]))
+        return bool(self._pending) and any(sign in new for sign in _END_SIGNS)
 
     def _read_held(self) -> bool:
         """Read the held text; return whether it was decided."""
-        stream = self._stream
-        start, size = self._held, len(stream.text) - self._held
+        start, size = self._held, len(self.text) - self._held
         self._work += size
         if size >= self._next_size():
             self._tried = size
         steps = MAX_STEPS * size + MORE_STEPS
-        source = Source(stream.text, stream.final, steps)
+        source = Source(self.text, self.final, steps)
         reader = RowReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
             if self._kind is Kind.TOKENS:
@@ -78,80 +234,73 @@ class HeldReply(Reply):
             return self._refuse_reading(reader, refusal)
         self._held = -1
         if self._is_gap(start):
-            stream.drop(start, "")
-        stream.leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
+            self.drop(start, "")
+        self.leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
         self._take(calls, end, weak=weak)
-        if reader.broken and stream.final and not self._stopped:
-            stream.drop(len(stream.text), "cut_call")
+        if reader.broken and self.final and not self._stopped:
+            self.drop(len(self.text), "cut_call")
         self._no_calls = reader.broken or not self._calls_left
-        self._behind_call = self._found_any = stream.fresh = True
+        self._behind_call = self._found_any = self.blank = True
         self._unknown = False
         return True
 
     def _read_tokens(self, reader: RowReader, start: int) -> bool:
         """Drop end-of-turn tokens at the end of the reply. Raise NoCall if text follows."""
-        stream, end = self._stream, reader.skip_left(start, after_calls=False)
-        if end < len(stream.text) or not stream.final:
-            self._text_follows = stream.base + end
-            raise NoCall("text follows")
+        end = reader.skip_left(start, after_calls=False)
+        if end < len(self.text) or not self.final:
+            refusal = NoCall("text follows")
+            refusal.end = end
+            raise refusal
         self._held = -1
-        stream.drop(end, "end_of_turn")
+        self.drop(end, "end_of_turn")
         return True
 
     def _leave_astray(self) -> None:
         """Release the text of an incomplete call to a tool that is not offered. Calls may follow in its wrapper."""
-        stream, text = self._stream, self._stream.text
+        text = self.text
         # The opener of the next call may have begun.
-        sign = text.find("<", max(stream.out, len(text) - MAX_OPENER))
+        sign = text.find("<", max(self.out, len(text) - MAX_OPENER))
         # Keep the whitespace before a possible call: it is dropped with the call.
-        stream.leave(stream.out + len(text[stream.out : len(text) if sign < 0 else sign].rstrip()))
+        self.leave(self.out + len(text[self.out : len(text) if sign < 0 else sign].rstrip()))
 
     # -- which calls count ------------------------------------------------------------------------------------------
 
     def _counting(self, reader: RowReader, start: int) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak evidence. Raise NoCall if none counts."""
-        judge = Judge(reader, self._copies)
-        calls, end, weak = self._reading(reader, start)
-        try:
-            judge.check(calls, self._place(start, end, weak))
-        except NoCall as refusal:
-            refusal.end = max(refusal.end, end)
-            if not weak or self._kind is not Kind.STRONG or isinstance(refusal, Copied | Listing):
-                raise
-            # In text that breaks off, closed calls count, unless a raw value may continue.
-            calls, weak = closed_calls(calls, refusal), False
-            end = calls[-1].end
-            if calls[-1].tagged and reader.skip_left(end) == reader.source.size:
-                raise
-            judge.check(calls, self._place(start, end, weak))
+        judge, strong = Judge(reader, self._copies), self._kind is Kind.STRONG
+        calls, end, weak = list[Call](), -1, True
+        if strong:
+            calls, end = reader.read_strong(start)
+            if reader.in_doubt and not self._stopped:
+                raise NoCall("the reply was cut off", Rejection.CUT_OFF)
+            weak = not reader.closed
+        while True:
+            try:
+                if weak:
+                    if self._kind is Kind.FIRST:
+                        calls, end = reader.first(start, self._forced)
+                    else:
+                        calls, end = reader.row(calls, end if strong else start)
+                judge.check(calls, self._place(start, end, weak))
+                break
+            except NoCall as refusal:
+                refusal.end = max(refusal.end, end)
+                if not weak or not strong or isinstance(refusal, Copied | Listing):
+                    raise
+                # In text that breaks off, closed calls count, unless a raw value may continue.
+                calls, weak = closed_calls(calls, refusal), False
+                end = calls[-1].end
+                if calls[-1].tagged and reader.skip_left(end) == reader.source.size:
+                    raise
         if sum(call.tool is not None for call in calls) > self._calls_left or end - start > self._max_held:
             raise NoCall("it is over a limit", Rejection.OVER_LIMIT)
-        if row_name(self._stream.text, start) in self._off:
+        if row_name(self.text, start) in self._off:
             raise NoCall("its notation is off for this model", Rejection.FORMAT_OFF)
         return calls, end, weak
 
-    def _reading(self, reader: RowReader, start: int) -> tuple[list[Call], int, bool]:
-        """Return the calls that begin at a position, their end, and whether they are weak evidence."""
-        if self._kind is Kind.FIRST:
-            return *reader.first(start, self._forced), True
-        if self._kind is not Kind.STRONG:
-            return *reader.row([], start), True
-        calls, end = reader.read_strong(start)
-        if reader.in_doubt and not self._stopped:
-            raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        if reader.closed:
-            return calls, end, False
-        try:
-            return *reader.row(calls, end), True
-        except NoCall as refusal:
-            whole = closed_calls(calls, refusal)
-            if reader.skip_left(whole[-1].end) == reader.source.size:
-                raise
-            return whole, whole[-1].end, False
-
     def _check_head(self, start: int) -> None:
         """Reject incomplete JSON that cannot become a call."""
-        text, opener = self._stream.text, STRONG_WHOLE.match(self._stream.text, start)
+        text, opener = self.text, STRONG_WHOLE.match(self.text, start)
         given = "name=" in opener.group() or HEADER.match(text, start) if opener else self._forced
         if not given and _NO_HEAD.match(text, opener.end() if opener else start):
             raise NoCall("no call begins like this")
@@ -160,97 +309,94 @@ class HeldReply(Reply):
 
     def _refuse_reading(self, reader: RowReader, refusal: NoCall) -> bool:
         """Continue after held text without a call; return whether there is more to do."""
-        stream, start, end, kind = self._stream, self._held, refusal.end, self._kind
+        start, end, kind = self._held, refusal.end, self._kind
         self._refused(start, refusal)
         if row := self._cut_row(start, refusal):
             if self._finished:
-                stream.drop(len(stream.text), row)
+                self.drop(len(self.text), row)
                 self._held = -1
             return False
         empty = isinstance(refusal, Empty) and end >= 0 > refusal.first_end
-        if empty and stream.fresh and not self._found_any and not stream.text[stream.out : start].strip():
+        if empty and not self._found_any and self._is_gap(start):
             # `<tools></tools>` is nothing: what follows is judged as if the reply began there.
             self._held, self._begun = -1, False
-            stream.leave(end)
-            stream.restart(end)
+            self.leave(end)
+            self.restart(end)
             return True
         if not empty and self._is_broken(start, refusal):
-            self._ends_calls = kind is Kind.STRONG or (end < 0 and reader.deep)
-            self._kind = Kind.BROKEN
+            self._no_calls = kind is Kind.STRONG or (end < 0 and reader.deep)
             return True
         if isinstance(refusal, Listing):
-            self._listed = stream.base + max(end, start)
-        self._copied += isinstance(refusal, Copied)
-        self._no_calls |= isinstance(refusal, StringGoesOn) or self._copied >= MAX_COPIED
+            self._listed = self.base + max(end, start)
+        self._calls_left -= isinstance(refusal, Copied)
+        self._no_calls |= isinstance(refusal, StringGoesOn) or self._calls_left <= 0
         self._no_calls |= (end < 0 or reader.broken) and reader.deep and kind is not Kind.FIRST
         self._refuse(end)
-        stream.pos = max(stream.pos, reader.run_end)
-        if kind in (Kind.FIRST, Kind.WEAK) and (0 <= refusal.first_end == end or self._went_back < MAX_GOING_BACK):
+        self.pos = max(self.pos, reader.run_end)
+        if kind in (Kind.FIRST, Kind.WEAK):
             # A failed row may contain wrapped calls, but not inside its first call.
-            self._went_back += refusal.first_end != end
-            stream.pos = max(stream.pos, refusal.first_end)
+            self.pos = max(self.pos, refusal.first_end)
         elif end >= 0:
             # The last token of any message may end the reply.
-            token = len("<|call|>") if stream.text.endswith("<|call|>", start, end) else 0
-            stream.pos = max(stream.pos, end - token)
-        self._no_calls |= self._vain_steps > MAX_STEPS * (stream.base + start) + MORE_STEPS
+            token = len("<|call|>") if self.text.endswith("<|call|>", start, end) else 0
+            self.pos = max(self.pos, end - token)
+        self._no_calls |= self._vain_steps > MAX_STEPS * (self.base + start) + MORE_STEPS
         return True
 
     def _refuse(self, end: int = -1) -> None:
         """Release held text and resume the search after its first sign, skipping JSON strings."""
-        stream, start, self._held, self._begun = self._stream, self._held, -1, True
+        start, self._held, self._begun = self._held, -1, True
         if self._kind is Kind.FIRST:
-            stream.pos = start
-        elif self._kind is Kind.STRONG and end < 0 and HEADER.match(stream.text, start):
+            self.pos = start
+        elif self._kind is Kind.STRONG and end < 0 and HEADER.match(self.text, start):
             # A message to no tool: nothing in it counts.
-            self._thought, self._thought_first, self._separated = MESSAGE_ENDS, False, False
-            stream.pos = start + 1
+            self._thought = OpenThought(MESSAGE_ENDS)
+            self.pos = start + 1
         else:
-            stream.pos = max(start + 1, self._strings_end(start), stream.out)
+            self.pos = max(start + 1, self._strings_end(start), self.out)
 
     def _strings_end(self, start: int) -> int:
         """Return the end of JSON that is not a call. Calls in its strings do not count."""
-        text = self._stream.text
+        text = self.text
         opener = STRONG_WHOLE.match(text, start)
         at = end_of(BLANKS, text, opener.end()) if opener else start
         if text[at : at + 1] not in ("{", "["):
             return at
         end = json_end(text, at)
         if end < 0:
-            self._json.begin(self._stream.base + at)
+            self._json.begin(self.base + at)
         return max(end, at)
 
     def _give_up(self) -> None:
         """Release held text as prose. Calls in its strings do not count either."""
-        stream, held, self._held = self._stream, self._held, -1
+        held, self._held = self._held, -1
         if self._behind_call:
             # An incomplete closer.
-            stream.drop(len(stream.text), "leftover")
+            self.drop(len(self.text), "leftover")
         if held >= 0:
             self._refused(held, NoCall("it waited too long, or something else came", Rejection.RELEASED))
-            self._no_calls |= self._kind is not Kind.TOKENS and json_end(stream.text, held) != len(stream.text)
-        self._begun = self._begun or bool(stream.text.strip())
-        stream.leave(len(stream.text))
+            self._no_calls |= self._kind is not Kind.TOKENS and json_end(self.text, held) != len(self.text)
+        self._begun = self._begun or bool(self.text.strip())
+        self.leave(len(self.text))
 
     def _cut_row(self, start: int, refusal: NoCall) -> str:
         """Return why the rest of a reply is dropped: a lone opener or a truncated further call; empty if it is kept.
 
         A truncated call stays text if it is the only one: there is nothing else to show.
         """
-        stream, text = self._stream, self._stream.text
+        text = self.text
         if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
             return ""
-        further = stream.final and self._found_any and not text[stream.out : start].strip() and stream.fresh
+        further = self.final and self._found_any and self._is_gap(start)
         if further and not self._stopped and self._kind in (Kind.STRONG, Kind.WEAK) and text[start] == "<":
             return "cut_call"
         if self._kind is not Kind.STRONG:
             return ""
-        at_line = not stream.prose.line.strip()
-        if at_line and stream.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
+        at_line = not self.prose.line.strip()
+        if at_line and self.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
-        if BARE.fullmatch(text, start):
-            return "lone_opener" if at_line or not stream.prose.line[-1:].isspace() else ""
-        return "lone_opener" if text.startswith(tuple(n.TOKENS), start) and BARES.fullmatch(text, start) else ""
+        alone = (at_line or not self.prose.line[-1:].isspace()) and BARE.fullmatch(text, start)
+        return "lone_opener" if alone else ""
 
     # -- a call that cannot be read ---------------------------------------------------------------------------------
 
@@ -260,34 +406,31 @@ class HeldReply(Reply):
         It must be a wrapper around an offered name at the start of a line, outside code, quotations, listings and
         copies.
         """
-        stream = self._stream
-        strong = self._kind is Kind.STRONG or (self._kind is Kind.WEAK and CALL_TAG.match(stream.text, start))
+        strong = self._kind is Kind.STRONG or (self._kind is Kind.WEAK and CALL_TAG.match(self.text, start))
         if not self._watch_broken or not strong or self._found_any:
             return False
         if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF) or isinstance(refusal, Listing):
             return False
-        stream.see(start)
-        prose = stream.prose
-        if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container() or prose.behind_quote():
+        self.see(start)
+        prose = self.prose
+        if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container():
             return False
-        if _DEFINES.search(stream.text, start):
+        if _DEFINES.search(self.text, start):
             return False
         self._broken_tool = self._reader(final=True).named_tool(start)
         return bool(self._broken_tool)
 
     def _read_broken(self) -> bool:
         """Wait for the text after an unreadable call. Report the call if only its closers follow."""
-        stream, held = self._stream, self._held
+        held = self._held
         behind = self._reader().behind_broken(held)
-        if behind == len(stream.text) and not stream.final:
+        if behind == len(self.text) and not self.final:
             raise NeedMore
-        if behind == len(stream.text) and self._stopped and not self._copies.shows(stream.text[held:]):
+        if behind == len(self.text) and self._stopped and not self._copies.shows(self.text[held:]):
             self._held = -1
-            stream.leave(held)
-            row = row_name(stream.text, held)
-            stream.emit(Piece(stream.text[stream.out :], row=row, broken=self._broken_tool), behind)
+            self.leave(held)
+            row = row_name(self.text, held)
+            self.emit(Piece(self.text[self.out :], row=row, broken=self._broken_tool), behind)
             return False
-        self._kind = Kind.STRONG
         self._refuse()
-        self._no_calls = self._ends_calls
         return True

@@ -23,10 +23,9 @@ MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
 # The possible end of a JSON string and of the brackets around it.
 _STRING_END = re.compile(r"[\"']\s*[}\]]")
-# Keywords in the schema of a tool without parameters.
-_BARE = frozenset(("$schema", "type", "required", "additionalProperties", "description", "title"))
 # Keywords of an object's schema next to its properties.
-_BESIDE = _BARE | {"$id", "$defs", "definitions", "strict", "default", "examples"}
+_BESIDE = {"$schema", "$id", "$defs", "definitions", "type", "required", "additionalProperties", "description", "title"}
+_BESIDE |= {"strict", "default", "examples"}
 # Names of types in JSON Schema and in programming languages.
 _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dict", "map", "any", "none"}
 # Keywords that describe a value, with the type of their own values.
@@ -148,7 +147,7 @@ class Judge:
         on_line = not any("\n" in text[end : behind + 1] for end, behind in run)
         if prose.line.strip() and on_line and follows:
             raise _shown("in a sentence", run)
-        if prose.listed() and (prose.is_listed_before() or follows):
+        if prose.listed(follows):
             raise _shown("in a listing", run)
 
     def _run(self, end: int) -> list[tuple[int, int]]:
@@ -223,12 +222,10 @@ def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
         return False
     if "type" in schema and str(schema["type"]).casefold() != "object":
         return False
-    if "properties" not in schema:
-        return not schema.keys() - _BARE
-    properties = schema["properties"]
+    properties = schema.get("properties", {})
     if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
         return False
-    return "type" in schema or schema.keys() - {"properties"} <= _BESIDE
+    return {"type", "properties"} <= schema.keys() or schema.keys() - {"properties"} <= _BESIDE
 
 
 def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:

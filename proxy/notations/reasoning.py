@@ -5,190 +5,205 @@ The one exception: a wrapped call at the very end of a reply that consists only 
 
 from __future__ import annotations
 
-from proxy.notations.held import HeldReply
+import regex
+
+from proxy.notations import tables as n
+from proxy.notations.held import BLANKS, HeldText, Kind, OpenThought
 from proxy.notations.judge import Judge
-from proxy.notations.reply import BLANKS, Channel, Kind
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, Source, end_of
-from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section, is_shown
+from proxy.notations.source import NeedMore, NoCall, end_of
+from proxy.notations.stream import Channel
+from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section
 
 # Maximum number of openers to try at the end of unclosed reasoning.
 MAX_TRIED = 16
 # Maximum length of a reasoning closer.
 MAX_CLOSER = 80
+# Characters before a quotation mark that opens a quotation.
+_QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 # Models confuse these closers in unseparated reasoning.
 _TAGS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>")
 
 
-class ReasoningReply(HeldReply):
+class ReasoningText(HeldText):
     """A reply that may begin with reasoning, or contain it."""
 
     def _in_thought(self) -> bool:
         """Read to the end of the reasoning; return whether there is more to do."""
-        stream, text = self._stream, self._stream.text
-        if self._prompted and stream.fresh:
-            self._skip_opener()
-        if not self._thought and self._channel is Channel.CONTENT:
+        text = self.text
+        if self._thought and self._thought.prompted and self.blank:
+            self._skip_opener(self._thought)
+        thought = self._thought
+        if thought is None and self._channel is Channel.CONTENT:
             return True
-        found = self._end_of_thought()
-        if found is None:
-            self._unended_thought()
+        found = self._end_of_thought(thought) if thought else None
+        if thought is None or found is None:
+            self._unended_thought(thought)
             return False
         at, end = found
         self._held = -1
         if text[at:end] in SHARED_CLOSERS:
             end = at
-        if self._separated:
-            stream.leave(at)
-            stream.mark(end, Mark.TEXT)
+        if thought.separated:
+            self.leave(at)
+            self.mark(end, Mark.TEXT)
         else:
-            stream.leave(end)
-        stream.restart(end)
-        self._begun = self._found_any or not self._thought_first
-        self._thought, self._separated, self._prompted, self._unknown = (), False, False, False
+            self.leave(end)
+        self.restart(end)
+        self._begun = self._found_any or not thought.first
+        self._thought, self._unknown = None, False
         return True
 
-    def _skip_opener(self) -> None:
+    def _skip_opener(self, thought: OpenThought) -> None:
         """Drop a repetition of the opener that the prompt wrote. Raise NeedMore if more of it may follow."""
-        stream, opener = self._stream, self._begun_by_prompt.lstrip()
-        at = end_of(BLANKS, stream.text, stream.pos)
+        opener = self._begun_by_prompt.lstrip()
+        at = end_of(BLANKS, self.text, self.pos)
         shown = [row.opener for row in self._marks.separated.values() if row.section is Section.TEXT]
-        if any(stream.text.startswith(each, at) for each in shown):
+        if any(self.text.startswith(each, at) for each in shown):
             # The model did not reason although the prompt opened reasoning.
-            stream.leave(at)
-            stream.mark(at, Mark.TEXT)
-            stream.restart(at)
-            self._thought, self._separated, self._prompted = (), False, False
-        elif stream.text.startswith(opener, at):
-            stream.mark(at + len(opener), Mark.THOUGHT)
-            stream.restart(stream.out)
-            self._prompted = False
-        elif not stream.final and any(each.startswith(stream.text[at:]) for each in (opener, *shown)):
+            self.leave(at)
+            self.mark(at, Mark.TEXT)
+            self.restart(at)
+            self._thought = None
+        elif self.text.startswith(opener, at):
+            self.mark(at + len(opener), Mark.THOUGHT)
+            self.restart(self.out)
+            thought.prompted = False
+        elif not self.final and any(each.startswith(self.text[at:]) for each in (opener, *shown)):
             raise NeedMore
 
-    def _end_of_thought(self) -> tuple[int, int] | None:
+    def _end_of_thought(self, thought: OpenThought) -> tuple[int, int] | None:
         """Return the (start, end) of the next closer of the reasoning, or None."""
-        stream, text, ends = self._stream, self._stream.text, self._thought
-        if ends and ends[0].startswith("</") and not self._separated:
+        text, ends = self.text, thought.closers
+        if ends[0].startswith("</") and not thought.separated:
             ends = (*ends, *_TAGS)
         while True:
-            at = min((place for end in ends if (place := text.find(end, stream.pos)) >= 0), default=-1)
+            at = min((place for end in ends if (place := text.find(end, self.pos)) >= 0), default=-1)
             if at < 0:
                 return None
             end = next(each for each in ends if text.startswith(each, at))
-            if not stream.final and any(each != end and each.startswith(text[at:]) for each in ends):
+            if not self.final and any(each != end and each.startswith(text[at:]) for each in ends):
                 raise NeedMore
-            stream.see(at)
+            self.see(at)
             try:
-                shown = is_shown(Source(text, stream.final), at, at + len(end), stream.prose)
+                mentioned = self._is_mentioned(at, at + len(end))
             except NeedMore:
-                stream.leave(at)
+                self.leave(at)
                 raise
-            if not shown:
+            if not mentioned:
                 return at, at + len(end)
-            stream.pos = at + len(end)
+            self.pos = at + len(end)
 
-    def _unended_thought(self) -> None:
+    def _is_mentioned(self, at: int, end: int) -> bool:
+        """Return whether the closer text[at:end] is only mentioned in the reasoning.
+
+        Models write sloppy Markdown in reasoning, and the reasoning must end anyway. So a closer is only mentioned if
+        it is between quotation marks, or a tag inside code in the middle of a line.
+        """
+        text, in_code = self.text, self.prose.in_code()
+        before, behind = text[max(at - 1, 0) : at], text[end : end + 1]
+        quoted = before in ("'", '"') and (at < 2 or text[at - 2] in _QUOTED_AFTER)
+        if quoted or (before == "`" and in_code):
+            if not behind and not self.final:
+                raise NeedMore
+            if behind == before:
+                return True
+        if not in_code or not self.prose.line.strip() or not text.startswith("</", at):
+            return False
+        rest, line_end, _ = text[end:].partition("\n")
+        if not rest.strip() and not line_end and not self.final:
+            raise NeedMore
+        return bool(rest.strip())
+
+    def _unended_thought(self, thought: OpenThought | None) -> None:
         """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
-        stream = self._stream
-        whole = (self._channel is Channel.REASONING or self._thought_first) and not self._no_calls
-        if stream.final:
+        whole = (thought is None or thought.first) and not self._no_calls
+        if self.final:
             if whole and self._stopped:
                 self._take_last_call()
-            stream.leave(len(stream.text))
+            self.leave(len(self.text))
             return
-        end = self._begun_closer()
-        if whole:
-            end = min(end, self._last_call())
-        stream.leave(end)
-
-    def _begun_closer(self) -> int:
-        """Return the start of a possible incomplete closer at the end of the text, or the text's end."""
-        text = self._stream.text
-        for at in range(max(self._stream.pos, len(text) - MAX_CLOSER), len(text)):
-            rest = text[at:]
-            if any(closer.startswith(rest) for closer in self._thought):
-                return at
-        return len(text)
+        text, end = self.text, self._last_call() if whole else len(self.text)
+        if thought:
+            closers = regex.compile(n.alternatives(thought.closers))
+            found = closers.search(text, max(self.pos, len(text) - MAX_CLOSER), partial=True)
+            end = min(end, found.start()) if found and found.partial else end
+        self.leave(end)
 
     def _last_call(self) -> int:
         """Return the start of a possible call at the end of the reasoning, or the text's end."""
-        stream = self._stream
         while True:
             if self._held < 0:
-                found = STRONG.search(stream.text, max(stream.out, stream.pos - MAX_CLOSER), partial=True)
+                found = STRONG.search(self.text, max(self.out, self.pos - MAX_CLOSER), partial=True)
                 if found is None:
-                    return len(stream.text)
+                    return len(self.text)
                 if found.partial:
                     return int(found.start())
                 self._hold(found.start(), Kind.LAST)
             if not self._is_due():
                 return self._held
-            self._tried = size = len(stream.text) - self._held
+            self._tried = size = len(self.text) - self._held
             self._work += size
             reader = self._reader()
             try:
                 _, end = reader.read_strong(self._held)
-                if reader.skip_left(end) == len(stream.text):
+                if reader.skip_left(end) == len(self.text):
                     return self._held
             except NeedMore:
                 if size <= self._max_held:
                     return self._held
-                end = len(stream.text)
+                end = len(self.text)
             except NoCall:
                 end = self._held + 1
             self._held = -1
-            stream.leave(end)
+            self.leave(end)
 
     def _take_last_call(self) -> None:
         """Emit the first call that ends both the reasoning and the reply."""
-        stream = self._stream
-        openers = [found.start() for found in STRONG_WHOLE.finditer(stream.text, stream.out)]
+        openers = [found.start() for found in STRONG_WHOLE.finditer(self.text, self.out)]
         self._kind = Kind.STRONG
         for start in openers[-MAX_TRIED:]:
             reader = self._reader()
             try:
                 calls, end = reader.read_strong(start)
-                if reader.skip_left(end) != len(stream.text):
+                if reader.skip_left(end) != len(self.text):
                     continue
                 Judge(reader, self._copies).check(calls, self._place(start, end, weak=True))
             except NoCall as refusal:
                 self._refused(start, refusal)
                 continue
-            stream.leave(start)
-            self._take(calls, len(stream.text), weak=True)
+            self.leave(start)
+            self._take(calls, len(self.text), weak=True)
             return
 
     def _open_thought(self, at: int, opener: str, *, first: bool) -> None:
         """Open reasoning or other marked text at a position."""
-        stream, end = self._stream, at + len(opener)
+        end = at + len(opener)
         row = self._marks.separated.get(opener)
-        if not stream.fresh or stream.text[stream.out : at].strip():
+        if not self._is_gap(at):
             row = None
         if row is None:
-            stream.leave(end)
+            self.leave(end)
         else:
-            if self._is_gap(at):
-                stream.drop(at, "")
-            stream.leave(at)
-            stream.mark(end, Mark.THOUGHT if row.section is Section.THOUGHT else Mark.TEXT)
+            self.drop(at, "")
+            self.mark(end, Mark.THOUGHT if row.section is Section.THOUGHT else Mark.TEXT)
             self._unknown = False
         if row and row.section is Section.TEXT:
             self._shown = row.closers
             self._begun = self._found_any
-            stream.restart(end)
+            self.restart(end)
             return
-        stream.restart(end, any_text=stream.prose.any)
-        self._thought, self._thought_first, self._separated = self._marks.closers[opener], first, row is not None
+        self.restart(end, any_text=self.prose.any)
+        self._thought = OpenThought(self._marks.closers[opener], first, row is not None)
 
     def _end_orphan(self, at: int, closer: str) -> None:
         """Process a reasoning closer without an opener: the prompt opened it, or the server dropped the opener."""
-        stream, end = self._stream, at + len(closer)
-        stream.leave(at)
+        end = at + len(closer)
+        self.leave(at)
         if self._unknown or closer in self._shown:
-            stream.mark(end, Mark.STRAY if self._unknown else Mark.TEXT)
+            self.mark(end, Mark.STRAY if self._unknown else Mark.TEXT)
         else:
-            stream.leave(end)
+            self.leave(end)
         self._unknown, self._shown = False, ()
-        stream.restart(end)
+        self.restart(end)
         self._begun = self._found_any

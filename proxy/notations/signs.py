@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 
 import regex
@@ -22,8 +23,8 @@ _WHOLE = (
 # Openers that lost their first characters.
 CUT_OPENERS = Tokens(opener[at:] for opener in _WHOLE for at in range(1, len(opener) - 1))
 STRONG_WHOLE = re.compile(STRONG.pattern)
-# Maximum length of an opener, and maximum nesting of wrappers.
-ENOUGH, MAX_WRAPPERS = 400, 4
+# Maximum nesting of wrappers.
+MAX_WRAPPERS = 4
 _ANYWHERE = r"(?:(?<=[^\s\w\"'`])|^)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
 _AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
 SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
@@ -57,11 +58,10 @@ MADE_UP = regex.compile(
     r"|<\|observation\|>|<｜User｜>|<｜tool▁outputs▁begin｜>|\[TOOL_RESULTS\]"
 )
 END_TOKENS = Tokens(n.END_OF_TURN)
-# An opener or closer of a wrapper alone.
+# Tokens of wrappers, or one tag, alone.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
-_BARE = f"{n.alternatives((*n.TOKENS, *_ENDS))}|{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
-BARE = re.compile(rf"\s{{0,200}}(?:{_BARE})\s{{0,200}}")
-BARES = re.compile(rf"\s{{0,200}}(?:(?:{_BARE})\s{{0,200}}){{1,{MAX_WRAPPERS}}}")
+_TOKEN, _TAG = n.alternatives((*n.TOKENS, *_ENDS)), f"{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
+BARE = re.compile(rf"\s{{0,200}}(?:(?:(?:{_TOKEN})\s{{0,200}}){{1,{MAX_WRAPPERS}}}|(?:{_TAG})\s{{0,200}})")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
@@ -84,7 +84,7 @@ def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
 @functools.lru_cache(maxsize=64)
 def any_tag(names: tuple[str, ...], marks: Marks) -> re.Pattern[str]:
     """Return the pattern of any opener or closer that contains an angle bracket."""
-    literals = (*marks.openers.literals, *marks.orphan_ends.literals, *marks.text_ends, *n.END_OF_TURN)
+    literals = (*marks.closers, *itertools.chain(*marks.closers.values()), *n.END_OF_TURN)
     return re.compile(f"{STRONG.pattern}|{n.alternatives(literals)}|{weak_tag(names).pattern}")
 
 

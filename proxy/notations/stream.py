@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from proxy.json import JsonObject
 from proxy.notations.strings import NOT_ODD, Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.thoughts import Mark
 
-# Characters of released text to keep for looking back, and the size at which the rest is dropped.
-LOOK_BACK, MUCH = 256, 8_192
+
+class Channel(Enum):
+    """Field of the reply that contains the text."""
+
+    CONTENT = auto()
+    REASONING = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +56,14 @@ class Stream:
     """Text of a reply from character `base` on. Positions are relative to `base`.
 
     `pos` is where to resume reading, `out` the end of the released text, and `fed` the end of the text seen by `prose`.
-    `fresh`: only whitespace was released in this segment. The reply, reasoning and calls each begin a new segment.
+    `blank`: only whitespace was released in this segment. The reply, reasoning and calls each begin a new segment.
     """
 
     def __init__(self) -> None:
         self.text, self.base = "", 0
         self.pos = self.out = self.fed = 0
         self.prose = Prose()
-        self.fresh = True
+        self.blank = True
         self.final = False
         self._pending: list[str] = []
         self.pending_size = 0
@@ -74,17 +79,6 @@ class Stream:
         """The number of characters that have arrived."""
         return self.base + len(self.text) + self.pending_size
 
-    def add(self, text: str) -> None:
-        """Add text without reading it."""
-        self._pending.append(text)
-        self.pending_size += len(text)
-
-    def newest(self) -> str:
-        """Return the end of the text, including at least the piece that arrived last."""
-        if len(self._pending) == 1:
-            return self.text[-2:] + self._pending[0]
-        return "".join(self._pending[-2:])
-
     def join(self) -> None:
         """Append the added text to `text`."""
         if self._pending:
@@ -95,7 +89,7 @@ class Stream:
         """Release prose immediately; nothing is held."""
         self.text += text
         self.pos = self.out = len(self.text)
-        self.fresh = self.fresh and text.isspace()
+        self.blank = self.blank and text.isspace()
 
     def taken(self) -> list[Piece]:
         """Return the pieces decided since the last call."""
@@ -106,7 +100,7 @@ class Stream:
         """Release prose up to a position."""
         if end > self.out:
             text = self.text[self.out : end]
-            self.fresh = self.fresh and text.isspace()
+            self.blank = self.blank and text.isspace()
             self.emit(Piece(text), end)
         self.pos = max(self.pos, end)
 
@@ -123,7 +117,7 @@ class Stream:
     def mark(self, end: int, mark: Mark) -> None:
         """Release a mark around reasoning, up to a position."""
         self.emit(Piece(self.text[self.out : end], mark=mark), end)
-        self.fresh = mark is not Mark.STRAY or self.fresh
+        self.blank = mark is not Mark.STRAY or self.blank
 
     def see(self, end: int) -> None:
         """Feed `prose` up to a position."""
@@ -136,14 +130,3 @@ class Stream:
         self.pos = self.fed = pos
         self.prose = Prose()
         self.prose.any = any_text
-
-    def forget(self, keep: int) -> int:
-        """Drop released text before `keep`, except LOOK_BACK characters; return how far positions moved."""
-        if keep <= MUCH:
-            return 0
-        self.see(keep)
-        gone = keep - LOOK_BACK
-        self.text = self.text[gone:]
-        self.base += gone
-        self.pos, self.out, self.fed = self.pos - gone, self.out - gone, self.fed - gone
-        return gone

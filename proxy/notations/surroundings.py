@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from proxy.notations.source import end_of
 
-_FENCE = re.compile(r"^[ \t]{0,3}(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
-_FENCE_IN_LIST = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
+_FENCE = re.compile(r"^[ \t]*(?:>\s?)*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})[^\n]*$")
 # Opening quotation marks, each with its possible closing marks.
 _QUOTES = ('""', "''", "“”", "„“”", "‘’", "«»", "»«", "‹›", "「」", "『』", "””", "’’", "‚‘", "›‹")
 QUOTES = {marks[0]: marks[1:] for marks in _QUOTES}
@@ -62,7 +61,6 @@ _DIFF = (" ", "+", "-", "\\")
 _BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?|\A[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30})[ \t]*\Z")
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
-_END_ELEMENT = re.compile(r"</(pre|code)>", re.I)
 _RUN = re.compile(r"`+")
 _JSON_MARK = re.compile(r"\n[ \t]*\r?\n|\n|\"|\\\\.")
 _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
@@ -109,7 +107,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _end_line(self, line: str) -> None:
-        found = (_FENCE_IN_LIST if self.list_indent >= 0 else _FENCE).match(line)
+        found = None if self._is_indented(line) else _FENCE.match(line)
         if self.fence:
             closes = found and found.group(1)[0] == self.fence[0] and len(found.group(1)) >= len(self.fence)
             if closes and not line.strip().strip("`~> "):
@@ -188,13 +186,10 @@ class Prose:
             return False
         return self.blank_before or self.in_indented
 
-    def listed(self) -> str:
-        """Return the listing mark at the start of the current line, or an empty one."""
-        return _listing_mark(self.line)
-
-    def is_listed_before(self) -> bool:
-        """Return whether the previous line begins with the same listing mark as the current one."""
-        return not self.blank_before and _listing_mark(self.last_line) == self.listed()
+    def listed(self, follows: bool) -> bool:
+        """Return whether the current line is part of a listing. `follows`: text follows the call."""
+        mark = _listing_mark(self.line)
+        return bool(mark) and (follows or (not self.blank_before and _listing_mark(self.last_line) == mark))
 
     def may_be_shown(self) -> bool:
         """Return whether a call here may be quoted, in a sentence or in a listing, depending on the text after it."""
@@ -203,10 +198,6 @@ class Prose:
     def quoted(self, behind: str) -> bool:
         """Return whether a quotation that began before the call ends directly after it."""
         before = self.before
-        if tail := _END_ELEMENT.match(behind.lstrip()):
-            name = tail.group(1)
-            opens = re.findall(rf"<{name}\b", before, re.I)
-            return len(opens) > len(re.findall(rf"</{name}", before, re.I)) or self.container is not None
         rest = behind[end_of(_BETWEEN, behind, 0) :]
         gap = behind[: len(behind) - len(rest)]
         if not rest or _BLANK_LINE.search(gap):
@@ -215,10 +206,10 @@ class Prose:
             return "\n" not in gap and "|" in self.line
         if rest[0] in "\"'" and rest[1:2].isalnum():
             return False
-        if (string := _OPENS_STRING.search(before)) and rest.startswith(
-            _BRACKETS.get(string.group(1), string.group(1))
-        ):
-            return True
+        if string := _OPENS_STRING.search(before):
+            mark = string.group(1)
+            if rest.startswith(_BRACKETS.get(mark, mark)):
+                return True
         return any(rest[0] in QUOTES[mark] and _is_open(mark, rest[0], before) for mark in QUOTES)
 
     def behind_quote(self) -> bool:

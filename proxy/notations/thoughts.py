@@ -13,8 +13,7 @@ import functools
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from proxy.notations.source import NeedMore, Source, Tokens
-from proxy.notations.surroundings import Prose
+from proxy.notations.source import Tokens
 
 
 class Section(Enum):
@@ -86,7 +85,6 @@ NEVER_SEPARATED = (
 REASONING_MARKERS = (*_OF_MANY, *(replace(thought, may_begin=False) for thought in _OF_FEW))
 # Closers that also begin the next message. They are read again as its start.
 SHARED_CLOSERS = frozenset(("<|start|>",))
-_QUOTED_AFTER = frozenset(" \t\r\n([{=,:")
 
 
 def shown(opener: str, *closers: str) -> ReasoningMarkers:
@@ -122,14 +120,13 @@ class Marks:
     """Openers and closers of reasoning in one reply.
 
     `orphan_ends` are closers that count without an opener, because the prompt may have opened reasoning. `separated`
-    are the markers of separated text, by opener. `text_ends` are the closers of marked text in which calls count.
+    are the markers of separated text, by opener.
     """
 
     openers: Tokens
     orphan_ends: Tokens
     closers: dict[str, tuple[str, ...]]
     separated: dict[str, ReasoningMarkers]
-    text_ends: tuple[str, ...]
 
 
 _ORPHAN_ENDS = (*(closer for row in REASONING_MARKERS if row.may_begin for closer in row.closers), "</thinking>")
@@ -144,27 +141,4 @@ def marks_of(markers: tuple[ReasoningMarkers, ...]) -> Marks:
         Tokens((*_ORPHAN_ENDS, *(closer for row in markers if row.may_begin for closer in row.closers))),
         closers,
         {row.opener: row for row in markers},
-        tuple(closer for row in markers if row.section is Section.TEXT for closer in row.closers),
     )
-
-
-def is_shown(source: Source, at: int, end: int, prose: Prose) -> bool:
-    """Return whether the closer text[at:end] is only mentioned in the reasoning, after `prose`.
-
-    Models write sloppy Markdown in reasoning, and the reasoning must end anyway. So a closer is only mentioned if it is
-    between quotation marks, or a tag inside code in the middle of a line.
-    """
-    text, in_code = source.text, prose.in_code()
-    before, behind = text[max(at - 1, 0) : at], text[end : end + 1]
-    quoted = before in ("'", '"') and (at < 2 or text[at - 2] in _QUOTED_AFTER)
-    if quoted or (before == "`" and in_code):
-        if not behind and not source.final:
-            raise NeedMore
-        if behind == before:
-            return True
-    if not in_code or not prose.line.strip() or not text.startswith("</", at):
-        return False
-    rest, line_end, _ = text[end:].partition("\n")
-    if not rest.strip() and not line_end and not source.final:
-        raise NeedMore
-    return bool(rest.strip())

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.notations.front import Reader
-from proxy.notations.reply import Channel
-from proxy.notations.stream import Piece
+from proxy.notations.stream import Channel, Piece
 from tests.support.helpers import call_json, function, offered
 from tests.support.notations_reading import SIZES, read
 
@@ -62,52 +61,11 @@ def test_a_text_in_json_that_is_nested_too_deeply_stays_text(wrapper: str) -> No
     assert made(pieces) == [] and "".join(piece.text for piece in pieces) == text
 
 
-def test_a_call_leaves_when_what_follows_cannot_matter() -> None:
-    reader = Reader(TOOLS)
-    assert made(reader.feed(CALL)) == ["read"]
-    assert made(reader.feed(f"\n{CALL}\n")) == ["read"]
-
-
-def test_calls_over_the_limit_are_prose() -> None:
-    reader = Reader(TOOLS, max_calls=2)
-    pieces = [*reader.feed(CALL * 4), *reader.finish()]
-    assert made(pieces) == ["read", "read"]
-    assert "".join(piece.text for piece in pieces) == CALL * 4
-
-
 def test_text_over_the_limit_does_not_wait() -> None:
     reader = Reader(TOOLS, max_held=1_000)
     pieces = reader.feed("<tool_call>" + '{"name": "read", "arguments": {"path": "' + "x" * 2_000)
     assert sum(len(piece.text) for piece in pieces) > 2_000
     assert made([*reader.feed('"}}</tool_call>'), *reader.finish()]) == []
-
-
-def test_what_is_released_is_no_call_any_more() -> None:
-    reader = Reader(TOOLS)
-    reader.feed(CALL[:-5])
-    released = reader.release()
-    rest = [*reader.feed(CALL[-5:]), *reader.finish()]
-    assert "".join(piece.text for piece in (*released, *rest)) == CALL
-    assert made([*released, *rest]) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ('<tool_call>{"name": "nope", "arguments": {}}</tool_call>', "no tool of this name is offered"),
-        (f"It writes {CALL} there.", "in a sentence"),
-        (f"`{CALL}`", "in code"),
-        (
-            '<tool_call>{"name": "read", "parameters": {"type": "object", "properties": {}}}</tool_call>',
-            "tools are listed",
-        ),
-    ],
-)
-def test_the_reader_reports_why_a_text_is_no_call(text: str, why: str) -> None:
-    reader = Reader(TOOLS)
-    reader.feed(text)
-    reader.finish()
-    assert why in [each.why for each in reader.refused]
 
 
 def test_the_reader_reports_which_row_read_a_call() -> None:

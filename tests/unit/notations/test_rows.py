@@ -16,9 +16,8 @@ from typing import Any
 from proxy.json import dump
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
-from proxy.notations.reply import Channel
 from proxy.notations.schema import compile_schema
-from proxy.notations.stream import Piece
+from proxy.notations.stream import Channel, Piece
 from proxy.notations.thoughts import Mark, Thoughts
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair.arguments import read_arguments

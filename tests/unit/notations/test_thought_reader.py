@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from proxy.notations.front import ThoughtReader, holds_no_mark
-from proxy.notations.thoughts import REASONING_MARKERS
+from proxy.notations.front import Reader
+from proxy.notations.signs import may_begin
+from proxy.notations.thoughts import REASONING_MARKERS, Mark, Thoughts
+from proxy.notations.toolset import ToolSet
 
 MARKS = [mark for each in REASONING_MARKERS for mark in (each.opener, *each.closers)]
 WORDS = (
@@ -33,21 +35,18 @@ WORDS = (
 @pytest.mark.parametrize("mark", [each.opener for each in REASONING_MARKERS])
 def test_each_mark_is_seen_wherever_it_stands(mark: str) -> None:
     for before in ("", "a", "a ", "a\n", "\n"):
-        assert not holds_no_mark(f"{before}{mark}b")
+        assert may_begin(f"{before}{mark}b")
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_a_text_without_one_is_read_as_no_thought(seed: int) -> None:
-    rng = random.Random(seed)
-    said = "".join(rng.choices((*WORDS, *MARKS), [8] * len(WORDS) + [1] * len(MARKS), k=rng.randint(1, 12)))
-    reader = ThoughtReader()
-    parts = [*reader.feed(said), *reader.finish()]
-    if holds_no_mark(said):
-        assert not any(part.thinking for part in parts)
-        assert "".join(part.text for part in parts) == said
-    thinks = any(part.thinking for part in parts)
-    assert not (thinks and holds_no_mark(said))
-
-
-def test_both_kinds_of_text_are_among_them() -> None:
-    assert holds_no_mark("".join(WORDS[:2])) and not holds_no_mark(MARKS[0])
+def test_a_text_without_one_is_read_as_no_thought() -> None:
+    seen = set()
+    for seed in range(200):
+        rng = random.Random(seed)
+        said = "".join(rng.choices((*WORDS, *MARKS), [8] * len(WORDS) + [1] * len(MARKS), k=rng.randint(1, 12)))
+        reader = Reader(ToolSet(()), thoughts=Thoughts())
+        pieces = [*reader.feed(said), *reader.finish()]
+        thinks = any(piece.mark is Mark.THOUGHT for piece in pieces)
+        assert "".join(piece.text for piece in pieces) == said
+        assert may_begin(said) or not thinks
+        seen.add((may_begin(said), thinks))
+    assert len(seen) == 3
