@@ -322,8 +322,8 @@ class AnswerWait:
             # Rounded up: a poll that returns a little early would spin.
             found = found or poll.poll(int(seconds * 1000) + 1 if seconds else 0)
             events = {descriptor for descriptor, _ in found}
-            # Only a whole answer takes long to read. Taken for each event of a stream, turns would make threads switch.
-            if self._turn is not None and self._timeouts.until_complete:
+            # Held text is read often and briefly: taken for that, turns would only make a hundred threads switch.
+            if self._turn is not None and self.held_since == NEVER:
                 self._turn.take()
             ready |= bool(events)
             if self._client is not None and self._client.fileno() in events:
