@@ -53,6 +53,8 @@ _LEFT_BRACKETS = re.compile(r"[}\]]{0,2}")
 MAX_NAMES = 4
 # Characters to search for a name in a call with unreadable JSON.
 MAX_TO_NAME = 2_000
+# Maximum nesting of envelopes. {"tool_calls": [{"function": {…}}]} has three levels.
+MAX_ENVELOPES = 5
 
 
 class ArgumentReader(TagReader):
@@ -124,13 +126,16 @@ class ArgumentReader(TagReader):
         tools = [tool] if tool else [*self.tools]
         arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
         envelope = Schema()
-        envelope.items = envelope
-        envelope.properties = {
-            **{each.name: each.compiled for each in tools},
-            **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
-            **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), envelope),
-            **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
-        }
+        # A schema that contained itself would be a cycle for the garbage collector, made anew for each reply.
+        for _ in range(MAX_ENVELOPES):
+            inner, envelope = envelope, Schema()
+            envelope.items = inner
+            envelope.properties = {
+                **{each.name: each.compiled for each in tools},
+                **dict.fromkeys((*n.BESIDE_WORDS, "role", "content"), ANYTHING),
+                **dict.fromkeys((*n.NAME_WORDS, *n.LIST_WORDS), inner),
+                **dict.fromkeys(n.ARGUMENT_WORDS, arguments),
+            }
         return envelope
 
     def whole(self, literals: Literals, at: int) -> tuple[Json, int]:

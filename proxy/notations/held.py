@@ -395,8 +395,10 @@ class HeldText(Stream):
         at_line = not self.prose.line.strip()
         if at_line and self.final and HEADER.match(text, start) and "<|message|>" not in text[start:]:
             return "lone_opener"
-        alone = (at_line or not self.prose.line[-1:].isspace()) and BARE.fullmatch(text, start)
-        return "lone_opener" if alone else ""
+        alone = BARE.fullmatch(text, start)
+        # `It begins with <tool_call>` mentions a token.
+        mentioned = not at_line and self.prose.line[-1:].isspace()
+        return "lone_opener" if alone and (alone["more"] or not mentioned) else ""
 
     # -- a call that cannot be read ---------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ MAX_DEPTH = 100
 MEMBER_STEPS = 16
 MAX_KEY = 200
 # The first string has single quotation marks, maybe after numbers and words of Python: Python printed the value.
-_PRINTED = re.compile(r"(?:[\s{\[(]|(?:None|True|False|-?[\d.]+),)*+'")
+_PRINTED = re.compile(r"(?:[\s{\[(]|(?:None|True|False|-?[\d.]+),)*'")
 # String delimiters that are single tokens.
 DELIMITERS = Tokens(('<|"|>', "<escape>", '<|\\"|>'))
 # The end of a string that shows a call up to the delimiter of a value.

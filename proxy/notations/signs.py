@@ -61,7 +61,8 @@ END_TOKENS = Tokens(n.END_OF_TURN)
 # Tokens of wrappers, or one tag, alone.
 _ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
 _TOKEN, _TAG = n.alternatives((*n.TOKENS, *_ENDS)), f"{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
-BARE = re.compile(rf"\s{{0,200}}(?:(?:(?:{_TOKEN})\s{{0,200}}){{1,{MAX_WRAPPERS}}}|(?:{_TAG})\s{{0,200}})")
+_MORE = rf"(?P<more>(?:(?:{_TOKEN})\s{{0,200}}){{0,{MAX_WRAPPERS - 1}}})"
+BARE = re.compile(rf"\s{{0,200}}(?:(?:{_TOKEN})\s{{0,200}}{_MORE}|(?:{_TAG})\s{{0,200}})")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
 
