@@ -32,6 +32,8 @@ Each module maps the exceptions of its library (`requests`, `urllib3`, `json`, `
 
 from __future__ import annotations
 
+import math
+
 # This code makes clients shorten the conversation.
 CONTEXT_FULL = "context_length_exceeded"
 # The message of `Unavailable` while a worker ends.
@@ -147,7 +149,7 @@ class TooMany(Denied):
 
     def __init__(self, message: str, reason: str, seconds: float) -> None:
         super().__init__(message, reason)
-        self.retry_after = str(max(1, int(seconds)))
+        self.retry_after = str(max(1, math.ceil(seconds)))
 
 
 class UpstreamError(ProxyError):

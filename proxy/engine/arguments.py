@@ -200,8 +200,8 @@ class Arguments:
             self._members[self._key], self._safe = self._value, self._value_end
         self._key, self._start, self._at = key, at, at
         self._schemas = children(key, self._policy.parts)
-        # It flows if no fix can change any string there, unless it is empty. A forbidden length matters only if a fix
-        # could turn the string into another type.
+        # A string flows if no fix can change it, unless it is empty. Length limits matter only if a fix could turn it
+        # into another type.
         flows = self.data[at] == ord('"') and key not in self._policy.rule_keys
         if flows and all(_takes_all(each, {}, limited=each.types != {"string"}) for each in self._schemas):
             self._at, self._in_string = at + 1, True

@@ -326,8 +326,11 @@ class Calls:
             call.names.append(call.borrowed)
             twin = self._owners.calls[call.number - 1]
         again = call.text.strip()
-        is_same_tool = twin is not None and not (call.names and self._offered(call) != self._offered(twin))
-        if twin and is_same_tool and (not again or canonical(again) == canonical(twin.text.strip())):
+        if (
+            twin is not None
+            and (not call.names or self._offered(call) == self._offered(twin))
+            and (not again or canonical(again) == canonical(twin.text.strip()))
+        ):
             # vLLM flushes the last delta of a stream twice (F27).
             self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", twin.name))
             call.state = State.DROPPED

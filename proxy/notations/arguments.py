@@ -126,7 +126,7 @@ class ArgumentReader(TagReader):
         tools = [tool] if tool else [*self.tools]
         arguments = Schema(properties={key: each.parameter(key) for each in tools for key in each.properties})
         envelope = Schema()
-        # A schema that contained itself would be a cycle for the garbage collector, made anew for each reply.
+        # Nested copies: a schema that contains itself is a cycle, which only the garbage collector frees.
         for _ in range(MAX_ENVELOPES):
             inner, envelope = envelope, Schema()
             envelope.items = inner

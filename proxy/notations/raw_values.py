@@ -102,13 +102,15 @@ class RawEnd:
 class Layout:
     """Spelling and layout of the call being read.
 
-    `words` are the spellings of the open call and wrapper, `last_ends` where such end tags were found. `lined`: the
-    call's tags begin lines. `shown` are positions inside a value, where no wrapper can end.
+    `words` are the spellings of the open call and wrapper, `last_ends` the last known position of each such end tag, or
+    -1. `lined`: the call's tags begin lines. `indented`: its first key is indented. `shown` are positions inside a
+    value, where no wrapper can end.
     """
 
     words: dict[Level, str] = field(default_factory=dict)
     last_ends: dict[str, int] = field(default_factory=dict)
     lined: bool = False
+    indented: bool = False
     shown: range = range(0)
 
 
@@ -168,9 +170,9 @@ class RawValue:
         return self.tool.meant(key, self.given) if self.tool else key
 
     def is_spelled(self, mark: Mark) -> bool:
-        """Return whether the end tag of a call or wrapper is spelled like the open one.
+        """Return whether the end tag of a call or wrapper is spelled like the open tag.
 
-        If such an end tag is missing, the spelling does not matter.
+        Any spelling counts if the text has no end tag in that spelling.
         """
         words, last_ends = self.layout.words, self.layout.last_ends
         if mark.level in words:
@@ -206,6 +208,11 @@ class RawValue:
         text = self.source.text
         return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
 
+    def is_shown_indented(self, mark: Mark) -> bool:
+        """Return whether an end tag is indented although the call's tags are not: it is part of the value."""
+        indented = self.source.text[mark.start - 1] in " \t" and self.begins_line(mark.start)
+        return indented and not self.layout.indented
+
     def is_placed(self, pos: int, *, declared: bool = True) -> bool:
         """Return whether a key's opener is placed like the call's own: on its own line or directly after a tag."""
         text, start = self.source.text, self.own.start
@@ -240,7 +247,10 @@ class RawValue:
                 if shown or not self.is_spelled(mark):
                     return Follows.TEXT, behind
             if mark.level is Level.WRAPPER:
-                return Follows.END if self.line_is_over(mark.end) else Follows.TEXT, behind
+                # After the call's own end tag, text may follow the wrapper on its line.
+                after_call = level is Level.CALL and mark.start == pos
+                over = self.wrapper_is_over(mark.end) if after_call else self.line_is_over(mark.end)
+                return Follows.END if over else Follows.TEXT, behind
             if mark.level is Level.VALUE:
                 if level is Level.CALL or text[mark.start : mark.end] != text[closer.start : closer.end]:
                     return Follows.TEXT, behind
@@ -265,10 +275,16 @@ class RawValue:
             in_line = self.begins_line(self.own.start) and not placed and self.own.word
             if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
-            return Follows.VALUE
+            return Follows.VALUE if placed or mark.word == self.own.word else Follows.TEXT
         # An undeclared key counts only if it is placed and written like the call's own.
         own = mark.word == self.own.word and self.is_placed(mark.start, declared=False)
         return Follows.VALUE if own else Follows.TEXT
+
+    def wrapper_is_over(self, pos: int) -> bool:
+        """Return whether a wrapper may end here: not inside a quotation in the value."""
+        if pos == self.source.size and not self.source.final:
+            raise NeedMore
+        return pos not in self.layout.shown and self.source.text[pos : pos + 1] not in (*_QUOTES,)
 
     def line_is_over(self, pos: int) -> bool:
         """Return whether a wrapper may end here: no text follows on the line, and it is not in a quotation."""
@@ -317,7 +333,7 @@ class _Search:
         self.others = value.others()
         # One of the value's own end tags did not end it.
         self.passed = False
-        # `again`: the opener of the `split` key is repeated.
+        # `again`: the opener of the `split` key is repeated. `opened_value`: the value contains an opener of a value.
         self.again = self.opened_value = False
 
     def run(self) -> RawEnd:
@@ -355,6 +371,9 @@ class _Search:
                 continue
             elif not mark.closing:
                 self._opening(mark)
+            elif value.is_shown_indented(mark):
+                if mark.level is not Level.VALUE:
+                    _close(self.stack, mark)
             elif (end := self._closing(mark)) is not None:
                 return end
         if not value.source.final:

@@ -26,7 +26,7 @@ _TAGS = ("</think>", "</mm:think>", "</seed:think>", "</thinking>")
 
 
 class ReasoningText(HeldText):
-    """A reply that may begin with reasoning, or contain it."""
+    """Text of a reply that may begin with reasoning or contain it."""
 
     def _in_thought(self) -> bool:
         """Read to the end of the reasoning; return whether there is more to do."""

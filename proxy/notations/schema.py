@@ -43,8 +43,8 @@ class Schema:
     """One schema. All `parts` must hold too (`allOf`, `$ref`), and one of each of `groups` (`anyOf`, `oneOf`).
 
     `own_types` are the types that this schema allows, without its parts. `others` is the schema of the values of
-    undeclared keys, None for anything. `extensible`: the schema allows other keys explicitly. `words` are the strings
-    among `values`, by their case-folded form.
+    undeclared keys, None for anything. `extensible`: the schema allows other keys explicitly; `closed`: it forbids
+    them, except for those that patterns allow. `words` are the strings among `values`, by their case-folded form.
     """
 
     own_types: frozenset[str] = ALL_TYPES
@@ -54,6 +54,7 @@ class Schema:
     required: frozenset[str] = frozenset()
     others: Schema | None = None
     extensible: bool = False
+    closed: bool = False
     prefix: tuple[Schema, ...] = ()
     items: Schema | None = None
     parts: tuple[Schema, ...] = ()
@@ -69,15 +70,20 @@ class Schema:
         """
         return self.walked() or (frozenset() if self is NOTHING else ALL_TYPES)
 
-    def walked(self) -> frozenset[str]:
-        """Return the types that the schema and all its parts allow; none if they contradict each other."""
+    def walked(self, level: int = 0) -> frozenset[str]:
+        """Return the types that the schema and all its parts allow; none if they contradict each other.
+
+        A schema in a cycle may keep fewer types than it allows. At the maximum `level` every type is allowed.
+        """
+        if level > MAX_LEVELS:
+            return ALL_TYPES
         if self._types is None:
             self._types = frozenset()  # a cycle adds no type
             allowed = self.own_types
             for group in self.groups:
-                allowed &= frozenset().union(*(choice.walked() for choice in group))
+                allowed &= frozenset().union(*(choice.walked(level + 1) for choice in group))
             for part in self.parts:
-                allowed &= part.walked()
+                allowed &= part.walked(level + 1)
             self._types = allowed
         return self._types
 
@@ -111,11 +117,7 @@ def or_anything(schema: Schema | None) -> Schema:
 
 def compile_schema(schema: JsonObject) -> Schema:
     """Compile a whole schema. Beyond MAX_SCHEMAS parts, everything is allowed."""
-    compiler = _Compiler(schema)
-    compiled = compiler.compile(schema)
-    for each in compiler.known.values():
-        each.walked()  # now, because a later walk could be too deep
-    return compiled
+    return _Compiler(schema).compile(schema)
 
 
 # Keywords about undeclared keys.
@@ -125,19 +127,19 @@ _FOR_OTHER_KEYS = ("additionalProperties", "patternProperties", "unevaluatedProp
 class _Compiler:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self.known: dict[int, Schema] = {}
+        self._known: dict[int, Schema] = {}
         self._depth = 0
 
     def compile(self, schema: Json) -> Schema:
         """Compile a schema. A schema met again, as in a cycle of references, returns the same object."""
         if schema is False:
             return NOTHING
-        known = self.known.get(id(schema))
+        known = self._known.get(id(schema))
         if known is not None:
             return known
-        if not isinstance(schema, dict) or len(self.known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
+        if not isinstance(schema, dict) or len(self._known) >= MAX_SCHEMAS or self._depth >= MAX_LEVELS:
             return ANYTHING
-        found = self.known[id(schema)] = Schema()
+        found = self._known[id(schema)] = Schema()
         self._depth += 1
         self._fill(found, schema)
         self._depth -= 1
@@ -166,6 +168,7 @@ class _Compiler:
             if rest is False or isinstance(rest, dict):
                 compiled.others = self.compile(rest)
         compiled.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
+        compiled.closed = any(schema.get(key) is False for key in _FOR_OTHER_KEYS)
 
     def _fill_parts(self, compiled: Schema, schema: JsonObject) -> None:
         """Compile `allOf`, `$ref`, `anyOf` and `oneOf`."""

@@ -131,7 +131,7 @@ class Source:
             return ""
         if not self.final and self.size - pos < tokens.longest:
             rest = text[pos:]
-            # The literals that continue the rest are sorted behind it.
+            # Literals that continue the rest come directly after it in sorted order.
             following = bisect_right(tokens.literals, rest)
             if following < len(tokens.literals) and tokens.literals[following].startswith(rest):
                 raise NeedMore

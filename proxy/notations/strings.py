@@ -82,9 +82,9 @@ class StringReader:
     `schema` is the schema of the whole value; if None, `schema_later` returns it when needed. `closers` matches text
     that may follow the whole value. `strict`: try strict JSON first. `alone`: only `closers` may follow the value.
 
-    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `bares`, those
-    without quotation marks; `lost_comma`, a comma after
-    a string is missing or surplus; `in_string`, a string is unreadable; `plain`, the value is strict JSON.
+    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `bares`, those without
+    quotation marks; `lost_comma`, a comma after a string is missing or surplus; `in_string`, a string is unreadable;
+    `plain`, the value is strict JSON.
     """
 
     def __init__(

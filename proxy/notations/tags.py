@@ -12,7 +12,7 @@ import regex
 from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
-from proxy.notations.literals import element_value, typed
+from proxy.notations.literals import element_value, literal, typed
 from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue, ends_turn
 from proxy.notations.source import NeedMore, NoCall, Source, Torn
 from proxy.notations.toolset import Tool, ToolSet
@@ -198,14 +198,16 @@ class TagReader(ABC):
                 break
             if mark.closing:
                 raise NoCall("an end tag is there twice")
+            if not values:
+                self.layout.indented = source.text[at - 1 : at] in (" ", "\t")
             key = mark.key = html.unescape(mark.key) if style == "k3" else mark.key
             mark.key = tool.meant(key, given) if tool else key
             if mark.key in given:
                 raise NoCall("a key is there twice")
             if tool and style != "k3" and mark.key not in tool.properties and _NO_KEY.search(mark.key):
-                raise NoCall("a key that is none")
+                raise NoCall("not a key")
             self.deep |= tool is not None
-            # The opener may be repeated, or the second half of a pair's.
+            # The whole opener may be repeated, or only the second tag of a pair.
             tag, once = source.text[at : mark.end], mark.end
             halves = (tag[tag.rindex("<") :], "<arg_value>") if mark.kind == "arg_value" else ()
             mark.end = self._repeated((tag, *halves), mark.end)
@@ -309,7 +311,7 @@ class TagReader(ABC):
             return value
         if end.unended or unended:
             raise NoCall("no value fits")
-        return value
+        return literal(text, tolerant=True) if text.lstrip().startswith(("{", "[")) else value
 
     def _trimmed(self, text: str, mark: Mark, tag: str, style: str, unended: bool) -> str:
         """Return a raw value without the line ends that its chat template adds."""

@@ -14,8 +14,10 @@ from proxy.notations.schema import Schema, compile_schema, or_anything, type_of
 _MAX_NAME = 256
 _MAX_ANSWERS = 256
 # Text that models and servers add around a name (F8, F11, F36): namespaces, counters, left-over tokens.
-_PREFIX = re.compile(r"\A(?:(?:functions?|tools?|default_api|repo_browser|google|mcp|api)[.:/])+")
-_SUFFIX = re.compile(r"(?:[.!:]\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+_PREFIX = re.compile(r"\A(?:functions?|tools?|default_api|repo_browser)[.:/]")
+_SUFFIX = re.compile(r"(?::\d{1,6}|<\|[^<]{0,48}|</[^<>]{0,32}>?|\[(?:CALL_ID|ARGS)\].{0,32})\Z")
+# Namespaces and counters that may also be part of a name: removed only if no name matches with them.
+_NAMESPACE = re.compile(r"\A(?:(?:functions?|tools?|default_api|google|mcp|api)[.:/])+|[.!:]\d{1,6}\Z")
 # Kimi's id with separators changed by a server: `functions_read_2` (F8).
 _UNDERSCORED = re.compile(r"\Afunctions_(?P<bare>.+)_[0-9]{1,6}\Z")
 # Markup that sticks to keys.
@@ -77,8 +79,10 @@ class Tool:
         more = values.keys() - self.properties.keys()
         if not self.required <= values.keys() or len(more) > 1:
             return False
-        others = [part.others for part in self.compiled.all_parts() if part.others]
-        return all(type_of(values[name]) in each.types for name in more for each in others)
+        parts = self.compiled.all_parts()
+        if more and any(part.closed for part in parts):
+            return False
+        return all(type_of(values[name]) in part.others.types for name in more for part in parts if part.others)
 
 
 class ToolSet:
@@ -124,9 +128,10 @@ class ToolSet:
 
     def _resolve_respelled(self, name: str) -> Tool | None:
         bare = _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
-        for spell, tools in self._by_spelling.items():
-            if alike := tools.get(spell(bare)):
-                return alike[0] if len(alike) == 1 else None
+        for written in dict.fromkeys((bare, _NAMESPACE.sub("", bare))):
+            for spell, tools in self._by_spelling:
+                if alike := tools.get(spell(written)):
+                    return alike[0] if len(alike) == 1 else None
         if (kimi := _UNDERSCORED.match(bare)) and kimi["bare"] in self._exact:
             # Unless a part of it is a name, too.
             others = {bare.rpartition("_")[0], bare.removeprefix("functions_")}
@@ -137,16 +142,21 @@ class ToolSet:
         return repeated[0] if len(repeated) == 1 else None
 
     @cached_property
-    def _by_spelling(self) -> dict[Callable[[str], str], dict[str, list[Tool]]]:
-        """The tools by their short names, by case-folded names, and by names without separators."""
-        tables: dict[Callable[[str], str], dict[str, list[Tool]]] = {short_name: {}, str.casefold: {}, fold: {}}
-        for tool in self:
-            for spell, table in tables.items():
-                table.setdefault(spell(tool.name), []).append(tool)
+    def _by_spelling(self) -> list[tuple[Callable[[str], str], dict[str, list[Tool]]]]:
+        """The tools by their short names, by case-folded names, and by names without separators.
+
+        Each table comes with the spelling in which a written name is looked up.
+        """
+        tables: list[tuple[Callable[[str], str], dict[str, list[Tool]]]] = []
+        for written, named in ((str, short_name), (str.casefold, str.casefold), (fold, fold)):
+            table: dict[str, list[Tool]] = {}
+            for tool in self:
+                table.setdefault(named(tool.name), []).append(tool)
+            tables.append((written, table))
         return tables
 
 
-# Maximum size of the tools of one request that are kept, in bytes, and of how many requests.
+# Maximum size in bytes of the tools of one cached request, and maximum number of cached requests.
 MAX_KEPT, MAX_KNOWN = 256 * 1024, 32
 
 
@@ -160,7 +170,7 @@ def read_tools(tools: Json) -> ToolSet:
 
 @lru_cache(maxsize=MAX_KNOWN)
 def _read(data: bytes) -> ToolSet:
-    """Read tools. They are kept, compiled, because an agent offers the same ones with every request."""
+    """Return the tools in JSON text. They are cached, because an agent offers the same ones with every request."""
     tools = load_json(data)
     return ToolSet(_functions(tools), tools)
 

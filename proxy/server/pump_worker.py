@@ -175,7 +175,7 @@ class PumpWorker(ThreadWorker):
         # Connections whose head or body is being received, and their deadlines. The thread that removes one ends it.
         self._receiving: dict[TConn, float] = {}
         self._thread = threading.local()
-        self._line = threading.Lock()  # in C: a Semaphore costs 10 us where requests compete
+        self._line = threading.Lock()  # written in C; a Semaphore costs 10 us when requests compete
         self._drain = -1
         self._drain_at = float("inf")
 

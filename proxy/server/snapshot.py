@@ -48,17 +48,17 @@ class _Cached(Generic[_T]):
     refused: str | None = None
     asking: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, ask: Callable[[], tuple[_T, float]], key: str = "") -> _T:
+    def get(self, ask: Callable[[], tuple[_T, float]], key: str = "", *, waits: bool = True) -> _T:
         """Return the answer. If it is too old, one thread calls `ask` for a new one, which is valid for some seconds.
 
-        Other threads use the last answer, and wait only if there is none.
+        Other threads use the last answer, and wait only if there was none, or if it is empty and `waits`.
         """
 
         def is_due() -> bool:
             # Only one key was rejected: a client with another one may ask immediately.
             return time.monotonic() >= self.until or self.refused not in (None, key)
 
-        if is_due() and self.asking.acquire(blocking=not self.value):
+        if is_due() and self.asking.acquire(blocking=not self.value and (waits or not self.until)):
             try:
                 if is_due():
                     self.value, seconds = ask()
@@ -120,6 +120,8 @@ class Snapshot:
             status, body = _asked(server, MODELS, headers, MAX_ANSWER)
             cards = read_cards(body)
             cached.refused = key if status in _NO_KEY else None
+            if cards:  # a server that was restarted may serve another model
+                self._about[server.target.url].until = 0.0
             # Keep the list of a server that is busy.
             return cards or cached.value, _CARDS_CACHED if cards else _CARDS_FAILED
 
@@ -182,7 +184,7 @@ class Snapshot:
 
     def ready(self) -> bool:
         """Return whether a model server answers its health check; asked at most every two seconds."""
-        return self._ready.get(lambda: (any(map(is_ready, self.servers.values())), READY_CACHED))
+        return self._ready.get(lambda: (any(map(is_ready, self.servers.values())), READY_CACHED), waits=False)
 
 
 def _asked(server: ModelServer, path: str, headers: Mapping[str, str], most: int) -> tuple[int, bytes]:

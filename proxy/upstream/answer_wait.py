@@ -35,8 +35,8 @@ class HasTurn(Protocol):
 
 
 NEVER = float("inf")
-# While text is held, a thread waits before it looks for more, because each look costs more than reading what has come:
-# at most this many seconds, and this share of the time for which text has been held.
+# While text is held, a thread pauses before it polls again, because a poll costs more than reading what has arrived.
+# The pause is at most this many seconds, and at most this share of the time for which text has been held.
 _LONGEST_PAUSE, _PAUSE_SHARE = 0.1, 0.1
 # The number of bytes read per step of a driver, so that a fast upstream does not keep other streams waiting.
 TURN = 16 * 1024
@@ -322,7 +322,7 @@ class AnswerWait:
             # Rounded up: a poll that returns a little early would spin.
             found = found or poll.poll(int(seconds * 1000) + 1 if seconds else 0)
             events = {descriptor for descriptor, _ in found}
-            # Held text is read often and briefly: taken for that, turns would only make a hundred threads switch.
+            # Held text is read often and briefly. A turn for each read would only make a hundred threads switch.
             if self._turn is not None and self.held_since == NEVER:
                 self._turn.take()
             ready |= bool(events)

@@ -198,7 +198,7 @@ class UpstreamCall:
                         raise h11.RemoteProtocolError("there are only interim answers")
                 else:
                     break
-            # A size line of the next chunk would not end so.
+            # If part of the next size line had arrived, the data would not end with a line end and CRLF.
             self._is_between_chunks = at_end_of_chunk and data.endswith(b"\n\r\n")
         except h11.RemoteProtocolError as error:
             # h11's messages quote the response, which may hold a secret, so they are left out.

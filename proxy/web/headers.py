@@ -128,7 +128,7 @@ def fresh_bytes(size: int) -> bytes:
     """Return `size` bytes, at most 64, that are unique and cannot be guessed: a keyed hash of a counter.
 
     Reading random bytes for each id may lose the interpreter's lock to another thread. Forked processes share the key
-    and the counter, but not the process id, or not at the same time.
+    and the counter, so the process id and the time are hashed, too.
     """
     # `next` is atomic, so no two threads get the same number.
     data = b"%d %d %d" % (next(_COUNT), os.getpid(), time.time_ns())

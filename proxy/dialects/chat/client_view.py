@@ -69,8 +69,9 @@ class ChoiceView:
 
 @dataclass(slots=True)
 class ReplyView:
-    """A client's view of an answer. `error` is the message of its error, or "". `chunks` are its JSON objects; `done`:
-    a stream ended with `[DONE]`.
+    """A client's view of an answer.
+
+    `error` is its error's message, or "". `chunks` are its JSON objects. `done`: the stream ended with `[DONE]`.
     """
 
     choices: dict[int, ChoiceView] = field(default_factory=dict)

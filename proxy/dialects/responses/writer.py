@@ -159,7 +159,7 @@ class CallItem(OpenCall):
 class ResponsesWriter(TranslatedWriter):
     """Encodes internal events as the bytes of a Responses stream."""
 
-    _calls: dict[int, CallItem]  # type: ignore[assignment]  # all of them are its own
+    _calls: dict[int, CallItem]  # type: ignore[assignment]  # this writer adds only CallItems
 
     def __init__(self, options: ReplyOptions) -> None:
         super().__init__()
