@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from operator import is_
 
 from proxy import sse
@@ -10,8 +11,6 @@ from proxy.engine.events import Chunk, ContentEvent, Finished, Usage, choice_num
 from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries, numbered, read_choice
 from proxy.errors import UnreadableReply
 from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text
-
-_ANSWER = 2
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
@@ -46,6 +45,14 @@ def with_text(said: JsonObject, entry: JsonObject) -> JsonObject:
     return {**said, "content": text}
 
 
+class Said(IntEnum):
+    """What a delta, or a choice so far, contains. A refusal and calls count as an answer."""
+
+    NOTHING = 0
+    REASONING = 1
+    ANSWER = 2
+
+
 @dataclass(slots=True)
 class WholeMessages:
     """Replaces whole messages and completion texts in a stream by deltas, choice by choice.
@@ -56,8 +63,8 @@ class WholeMessages:
     {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
     """
 
-    # What each choice has had so far (`_level`).
-    _had: dict[int, int] = field(default_factory=dict)
+    # The most that each choice has sent so far.
+    _had: dict[int, Said] = field(default_factory=dict)
     # The content of messages that became deltas.
     _taken: dict[int, Json] = field(default_factory=dict)
 
@@ -69,7 +76,7 @@ class WholeMessages:
         changed = [self._with_delta(entry) for entry in entries]
         for entry in changed:
             choice = choice_number(entry.get("index"))
-            self._had[choice] = max(self._had.get(choice, 0), _level(as_object(entry.get("delta"))))
+            self._had[choice] = max(self._had.get(choice, Said.NOTHING), _level(as_object(entry.get("delta"))))
         if all(map(is_, changed, entries)):
             return chunk, entries
         body: JsonObject = {**chunk.body, "object": "chat.completion.chunk", "choices": [*changed]}
@@ -98,10 +105,10 @@ class WholeMessages:
         content = message.get("content")
         if choice in self._taken and content and content != self._taken[choice]:
             raise UnreadableReply("a second `message` with other content")
-        had = max(self._had.get(choice, 0), _level(delta))
-        if had == _ANSWER:
+        had = max(self._had.get(choice, Said.NOTHING), _level(delta))
+        if had is Said.ANSWER:
             return {}
-        if had:
+        if had is Said.REASONING:
             message = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
         if isinstance(entry.get("delta"), dict) and not _level(message):
             return {}
@@ -110,8 +117,8 @@ class WholeMessages:
         return message
 
 
-def _level(said: JsonObject) -> int:
-    """Return _ANSWER for a delta with text, a refusal or calls, 1 for one with reasoning only, else 0."""
+def _level(said: JsonObject) -> Said:
+    """Return what a delta contains."""
     if said.get("refusal") or any(map(said.get, ANSWER_FIELDS)):
-        return _ANSWER
-    return int(any(map(said.get, REASONING_FIELDS)))
+        return Said.ANSWER
+    return Said.REASONING if any(map(said.get, REASONING_FIELDS)) else Said.NOTHING

@@ -32,7 +32,7 @@ MAX_LAYERS, MAX_DECODED = 3, 10
 MAX_CALL_SHOWN = 65_536
 MAX_FAILED = 64
 # Steps that all failed attempts in a source may take: per character, plus a constant.
-MAX_STEPS, MORE_STEPS = 2, 5_000
+COPY_STEPS, MORE_COPY_STEPS = 2, 5_000
 # Number of the call's words that a source must contain to be searched, and the maximum number of its lines to try.
 MAX_WORDS, MAX_ANCHORS = 8, 2_000
 
@@ -193,7 +193,7 @@ def _bare(value: Json) -> str:
 
 def _calls_in(text: str, tools: ToolSet) -> Iterator[tuple[str, str]]:
     """Yield the wrapped calls in a text."""
-    pos, failed, steps = 0, 0, MAX_STEPS * len(text) + MORE_STEPS
+    pos, failed, steps = 0, 0, COPY_STEPS * len(text) + MORE_COPY_STEPS
     while failed < MAX_FAILED and (found := STRONG.search(text, pos)):
         source = Source(text[found.start() : found.start() + MAX_CALL_SHOWN], True, steps)
         reader = CallReader(source, tools)

@@ -26,7 +26,7 @@ LITTLE = 64
 # Characters that all reads at end tags may take: a multiple of the reply's length, plus a constant.
 MAX_WORK, MORE_WORK = 3, 20_000
 # Steps that one read, and all failed reads together, may take: per character, plus a constant.
-MAX_STEPS, MORE_STEPS = 8, 50_000
+HELD_STEPS, MORE_HELD_STEPS = 8, 50_000
 # Maximum length of a call's opener, unless its name is long.
 MAX_OPENER = 60
 # The parameters of a tool's definition.
@@ -215,7 +215,7 @@ class HeldText(Stream):
         self._work += size
         if size >= self._next_size():
             self._tried = size
-        steps = MAX_STEPS * size + MORE_STEPS
+        steps = HELD_STEPS * size + MORE_HELD_STEPS
         source = Source(self.text, self.final, steps)
         reader = RowReader(source, self._tools, bare_names=self._kind is not Kind.WEAK)
         try:
@@ -340,7 +340,7 @@ class HeldText(Stream):
             # The last token of any message may end the reply.
             token = len("<|call|>") if self.text.endswith("<|call|>", start, end) else 0
             self.pos = max(self.pos, end - token)
-        self._no_calls |= self._vain_steps > MAX_STEPS * (self.base + start) + MORE_STEPS
+        self._no_calls |= self._vain_steps > HELD_STEPS * (self.base + start) + MORE_HELD_STEPS
         return True
 
     def _refuse(self, end: int = -1) -> None:

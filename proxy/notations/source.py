@@ -18,7 +18,7 @@ import regex
 # A bounded pattern needs at most this many characters.
 ENOUGH = 400
 # Maximum number of steps of one read: per character, plus a constant.
-MAX_STEPS, MORE_STEPS = 8, 5_000
+READ_STEPS, MORE_READ_STEPS = 8, 5_000
 _BLANKS = re.compile(r"\s*")
 
 
@@ -96,7 +96,7 @@ class Source:
 
     def __init__(self, text: str, final: bool = True, steps: int | None = None) -> None:
         self.text, self.final, self.size = text, final, len(text)
-        self.steps = MAX_STEPS * self.size + MORE_STEPS if steps is None else steps
+        self.steps = READ_STEPS * self.size + MORE_READ_STEPS if steps is None else steps
 
     def step(self) -> None:
         """Count a step. Raise NoCall if there were too many."""

@@ -335,25 +335,33 @@ class _FamilyMarks:
 
     def __call__(self, pos: int, here: bool = False) -> Mark | None:
         """Return the next mark from a position or, with `here`, the mark exactly at it, or None."""
-        text, source = self._source.text, self._source
-        while here or (pos := text.find("<", pos)) >= 0:
-            source.step()
-            found = None
-            if not here:
-                # MiniMax M3's token is part of its tags.
-                found = self._pattern.match(text, pos - 1) if text[pos - 1 : pos] == "]" else None
-                found = found or self._pattern.match(text, pos)
-                # A pair that lacks its value's opener, in the middle of text, is part of the text.
-                shown = found and found.groupdict().get("K2") and "arg_value" not in found.group()
-            elif text[pos : pos + 1] in ("<", "]") or self._bare_keys:
-                found, shown = self._pattern.match(text, pos), False
-                may_come = found is None and not source.final and len(text) - pos < MAX_TAG
-                if may_come and not re.search(r"[>\n]", text[pos + 1 :]):
-                    raise NeedMore
+        return self._at(pos) if here else self._next(pos)
+
+    def _at(self, pos: int) -> Mark | None:
+        """Return the mark exactly at a position, or None. Raise NeedMore if one may have begun."""
+        self._source.step()
+        text = self._source.text
+        if text[pos : pos + 1] not in ("<", "]") and not self._bare_keys:
+            return None
+        found = self._pattern.match(text, pos)
+        if found:
+            return _mark(found) if self._prefix in found.group() else None
+        if not self._source.final and len(text) - pos < MAX_TAG and not re.search(r"[>\n]", text[pos + 1 :]):
+            raise NeedMore
+        return None
+
+    def _next(self, pos: int) -> Mark | None:
+        """Return the next mark from a position, or None."""
+        text = self._source.text
+        while (pos := text.find("<", pos)) >= 0:
+            self._source.step()
+            # MiniMax M3's token is part of its tags.
+            found = self._pattern.match(text, pos - 1) if text[pos - 1 : pos] == "]" else None
+            found = found or self._pattern.match(text, pos)
+            # A pair that lacks its value's opener, in the middle of text, is part of the text.
+            shown = found and found.groupdict().get("K2") and "arg_value" not in found.group()
             if found and not shown and self._prefix in found.group():
                 return _mark(found)
-            if here:
-                return None
             pos = found.end() if found else pos + 1
         return None
 

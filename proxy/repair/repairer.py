@@ -174,6 +174,7 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
     given = set(map(fold, keys))
     for name, needed, foreign in _TABLE if by_table else ():
         tool = tools.resolve(name)
-        if tool and given >= {*needed.split()} and not given & {*foreign.split()} and tool.properties.keys() >= {*keys}:
+        fits = given.issuperset(needed.split()) and given.isdisjoint(foreign.split())
+        if tool and fits and tool.properties.keys() >= {*keys}:
             return tool
     return None

@@ -321,7 +321,7 @@ class _Translator:
         if request.store:
             lost.add("store", "nothing is kept, and the response says so")
         if request.truncation == "auto":
-            lost.add("truncation", "nothing is truncated; if the context is full, the client gets an error and compacts")
+            lost.add("truncation", "nothing is truncated; a full context is an error, so that the client compacts")
         items = self.items()
         lists = [(request.tools or [], "tools")]
         for item, where in items:
