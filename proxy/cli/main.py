@@ -76,6 +76,19 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
 
+class _Launch(click.Command):
+    """`launch`: only arguments after `--` are passed to the agent."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["arguments"] = args[at + 1 :]
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS...]"]
+
+
 class _SettingsCommand(click.Command):
     """A command with an option for each setting; its help lists them in their groups."""
 
@@ -258,9 +271,8 @@ def setup(**options: Any) -> None:
     setup_command(**options)
 
 
-@commands.command(epilog=_EXITS)
+@commands.command(cls=_Launch, epilog=_EXITS)
 @_agent
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS...]")
 @click.option(
     "--upstream",
     default="",
