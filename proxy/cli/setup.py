@@ -109,7 +109,8 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
         yield with_key(merged("", file), f"${values.key_name}").rstrip("\n")
         if file.rivals:
-            yield f"# models set here bypass the proxy: {', '.join(map('.'.join, file.rivals))}"
+            paths = ", ".join(map(".".join, file.rivals))
+            yield f"# if the file has these, they override the proxy; remove them: {paths}"
     if configuration.command:
         yield from ("\n# start", _shown(configuration.command, values))
     yield from _notes(configuration, values)
