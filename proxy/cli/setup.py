@@ -16,8 +16,8 @@ from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy, with_key
 from proxy.cli.merging import merged
-from proxy.cli.output import NAME, CommandError, Status, named_key, show
-from proxy.cli.proxy_facts import ProxyFacts, plain_url
+from proxy.cli.output import NAME, CommandError, Status, show
+from proxy.cli.proxy_facts import ProxyFacts, named_key, plain_url
 from proxy.config.load import environment, load, own_url
 from proxy.display import escaped
 
