@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from proxy.cli.configuration import KEY, File, with_key
-from proxy.cli.merging import NotMergeableError, merged, other_models
+from proxy.cli.merging import NotMergeableError, emptied, merged, read, rivals_in
 from proxy.cli.output import CommandError, Status
 from proxy.doctor.rule import replace_file
 from proxy.json import load_json
@@ -153,16 +153,22 @@ class AgentFiles:
 
 
 def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
-    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on models that bypass the
-    proxy.
+    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on the user's values that
+    override the proxy.
     """
     try:
         before = _bytes(_real(file.path))
         if before is not None and len(before) > MAX_AGENT_FILE:
             raise NotMergeableError("it is larger than 4 MB")
         text = (before or b"").decode()
-        remaining = ", ".join(map(".".join, other_models(text, file)))
-        note = f"; kept, although it bypasses the proxy: {remaining}" if remaining else ""
+        replaced = [] if file.own else emptied(read(text, file.format), file.content)
+        note = ""
+        for words, paths in (
+            ("emptied, because it overrides the proxy", [*replaced]),
+            ("kept, but overrides the proxy unless you remove it", rivals_in(text, file)),
+        ):
+            if paths:
+                note += f"; {words}: {', '.join(map('.'.join, paths))}"
         content = json.dumps(file.content)
         filled = replace(file, content=json.loads(with_key(content, key)))
         return before, merged(text, filled).encode(), KEY in content, note

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
-from proxy.cli.merging import NotMergeableError, expected, other_models, read
+from proxy.cli.merging import NotMergeableError, expected, read, rivals_in
 from proxy.json import JsonObject, as_object
 
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
@@ -169,7 +169,7 @@ def _launch_openclaw(values: Values) -> Configuration:
         folders = dict.fromkeys([str(Path(own).parent), str(Path(own).resolve().parent)])
         roots = ":".join(filter(None, [roots, *folders]))
         try:
-            rivals = other_models(text, file)
+            rivals = rivals_in(text, file)
         except NotMergeableError:  # it may be JSON5, which only OpenClaw reads
             rivals = []
         model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
@@ -192,7 +192,7 @@ def _launch_opencode(values: Values) -> Configuration:
     (file,) = _configured("opencode", values).files
     own: list[str] = []
     with suppress(NotMergeableError):  # OpenCode itself reports it
-        own += [path[1] for name in (file.path, f"{file.path}c") for path in other_models(values.read(name), file)]
+        own += [path[1] for name in (file.path, f"{file.path}c") for path in rivals_in(values.read(name), file)]
     model: JsonObject = {"model": file.content["model"]}
     agents: JsonObject = dict.fromkeys([*_DATA["opencode"]["agents"], *sorted(own)], model)
     settings: JsonObject = {**file.content, "enabled_providers": [PROVIDER], "agent": agents}

@@ -90,8 +90,8 @@ class File:
     """A file of an agent's configuration, and the content to merge into it.
 
     `own`: the file belongs to the proxy and has no other content. `optional`: the environment has the same effect.
-    `rivals` are paths of models that the user chose for a part of the agent (`*`: any key or item). They override the
-    content for that part; they are kept, and reported. Strings of the content may hold KEY.
+    `rivals` are paths of the user's values that override the content, such as a model for a part of the agent (`*`: any
+    key or item). They are kept, and reported. Strings of the content may hold KEY.
     """
 
     path: str

@@ -7,7 +7,8 @@ import json
 import os
 from pathlib import Path
 
-from proxy.cli.output import named_key, report, say, show
+from proxy.cli.output import report, say, show
+from proxy.cli.proxy_facts import named_key
 from proxy.config.load import environment, key_files, load, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.display import escaped

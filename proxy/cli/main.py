@@ -55,7 +55,7 @@ _EXITS = """\
 \b
 Exit status (`launch` exits with the agent's):
   0    success
-  1    a file cannot be merged, or has changed since
+  1    a file cannot be merged or written, or --undo found it changed
   2    wrong usage, or a missing or rejected key
   3    nothing answers, or the proxy does not reach its model server
   4    what answers is not this proxy
@@ -74,6 +74,19 @@ class _Commands(click.Group):
         if args and args[0].startswith("-") and args[0].partition("=")[0] not in ("-h", "--help", "-V", "--version"):
             args = ["serve", *args]
         return super().parse_args(ctx, args)
+
+
+class _Launch(click.Command):
+    """`launch`: only arguments after `--` are passed to the agent."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        at = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:at])
+        ctx.params["arguments"] = args[at + 1 :]
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS...]"]
 
 
 class _SettingsCommand(click.Command):
@@ -216,14 +229,18 @@ def parse(**options: Any) -> int:
     help="Add the model's entry to this rules file and back the file up. Without FILE: the rules file in force, or "
     f"~/.config/{NAME}/rules.yaml.",
 )
-@click.option("--key-env", metavar="NAME", help="The environment variable that holds the server's key.")
+@click.option(
+    "--key-env",
+    metavar="NAME",
+    help="The environment variable that holds the server's key. Default: the key that the proxy would use.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(0, 3600, min_open=True),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum time for one answer.",
+    help="Maximum time for one answer. After three timeouts in a row the doctor stops.",
 )
 @_rules
 def doctor(**options: Any) -> int:
@@ -258,9 +275,8 @@ def setup(**options: Any) -> None:
     setup_command(**options)
 
 
-@commands.command(epilog=_EXITS)
+@commands.command(cls=_Launch, epilog=_EXITS)
 @_agent
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGUMENTS...]")
 @click.option(
     "--upstream",
     default="",

@@ -51,8 +51,18 @@ def merged(text: str, file: File) -> str:
     return after
 
 
-def other_models(text: str, file: File) -> list[tuple[str, ...]]:
-    """Return the paths of the models that a text has for parts of the agent, except the proxy's models.
+def emptied(before: JsonObject, content: JsonObject, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the values that merging the content replaces by an empty string."""
+    for key, value in content.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            yield from emptied(old, value, (*at, key))
+        elif value == "" and old not in (None, ""):
+            yield (*at, key)
+
+
+def rivals_in(text: str, file: File) -> list[tuple[str, ...]]:
+    """Return the paths of the file's rivals that a text has, except the proxy's models.
 
     Raises NotMergeableError.
     """

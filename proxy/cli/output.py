@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import IntEnum
 
 from proxy.display import escaped
@@ -15,7 +15,7 @@ class Status(IntEnum):
     """Exit statuses of `setup` and `launch`; their --help lists them."""
 
     DONE = 0
-    NOT_WRITTEN = 1  # a file cannot be merged, or has changed since
+    NOT_WRITTEN = 1  # a file cannot be merged or written, or --undo found it changed
     USAGE = 2  # wrong usage, or a missing or rejected key
     NOT_THERE = 3  # nothing answers, or the proxy does not reach its model server
     NO_PROXY = 4  # what answers is not this proxy
@@ -29,17 +29,6 @@ class CommandError(Exception):
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-def named_key(name: str, variables: Mapping[str, str]) -> str:
-    """Return the key in the variable that `--key-env` names. Raises CommandError."""
-    key = variables.get(name, "").strip()
-    if not key:
-        raise CommandError(Status.USAGE, f"--key-env {name}: the variable is not set, or is empty; set it")
-    if not (key.isascii() and key.isprintable()):
-        words = "the variable has characters that no HTTP header can carry; set it again"
-        raise CommandError(Status.USAGE, f"--key-env {name}: {words}")
-    return key
 
 
 def report(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Queries to a running proxy: its models and its model server."""
+"""Queries to a running proxy: its models and its model server. The URL and the key for them."""
 
 from __future__ import annotations
 
@@ -36,6 +36,17 @@ def plain_url(url: str) -> str:
         return server_url(url)
     except ValueError as error:
         raise CommandError(Status.USAGE, f"--url {url!a} is not valid; give {error}") from error
+
+
+def named_key(name: str, variables: Mapping[str, str]) -> str:
+    """Return the key in the variable that `--key-env` names. Raises CommandError."""
+    key = variables.get(name, "").strip()
+    if not key:
+        raise CommandError(Status.USAGE, f"--key-env {name}: the variable is not set, or is empty; set it to the key")
+    if not (key.isascii() and key.isprintable()):
+        words = "the variable has characters that no HTTP header can carry; set it again"
+        raise CommandError(Status.USAGE, f"--key-env {name}: {words}")
+    return key
 
 
 class ProxyFacts:

@@ -16,8 +16,8 @@ from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy, with_key
 from proxy.cli.merging import merged
-from proxy.cli.output import NAME, CommandError, Status, named_key, show
-from proxy.cli.proxy_facts import ProxyFacts, plain_url
+from proxy.cli.output import NAME, CommandError, Status, show
+from proxy.cli.proxy_facts import ProxyFacts, named_key, plain_url
 from proxy.config.load import environment, load, own_url
 from proxy.display import escaped
 
@@ -109,7 +109,8 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
         yield with_key(merged("", file), f"${values.key_name}").rstrip("\n")
         if file.rivals:
-            yield f"# models set here bypass the proxy: {', '.join(map('.'.join, file.rivals))}"
+            paths = ", ".join(map(".".join, file.rivals))
+            yield f"# if the file has these, they override the proxy; remove them: {paths}"
     if configuration.command:
         yield from ("\n# start", _shown(configuration.command, values))
     yield from _notes(configuration, values)

@@ -256,7 +256,8 @@ def examine_server(ask: Asker, model: str) -> Examination:
 def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     url, answer = ask.url, ask.request(MODELS, seconds=_FIRST_SECONDS)
     if answer.status == 0:
-        raise NoServerError(_no_answer(url, answer))
+        why = f"{url} does not answer: {answer.trouble}" if answer.timed_out else unreachable(url)
+        raise NoServerError(why or f"{url} is not a model server: {answer.trouble}")
     if answer.status in (401, 403):
         raise NoServerError(key_refused(answer.status, ask.key_from))
     if answer.status == 503:
@@ -270,12 +271,6 @@ def _cards(ask: Asker) -> tuple[ModelCard, ...]:
     if ask.request("/", seconds=_FIRST_SECONDS).json.get("service") == SERVICE:
         raise NoServerError(f"{url} is a {SERVICE}, not a model server; pass the server's URL with --upstream")
     return cards
-
-
-def _no_answer(url: str, answer: Answer) -> str:
-    if answer.timed_out:
-        return f"{url} does not answer: {answer.trouble}"
-    return unreachable(url) or f"{url} is not a model server: {answer.trouble}"
 
 
 def _look_for_kind(examination: Examination) -> None:

@@ -30,7 +30,7 @@ from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
 from proxy.healing.families import FAMILIES, Parsers
 from proxy.healing.heal import HEALINGS, HealPlan, TemplateProbe
 from proxy.json import Json, JsonObject, as_object, dump, load_json
-from proxy.notations.thoughts import ALL_MARKERS, ReasoningMarkers
+from proxy.notations.thoughts import ALL_MARKERS
 from proxy.upstream.context_overflow import read_overflow
 from proxy.upstream.model_list import kind_of
 
@@ -235,19 +235,20 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
     reply = examination.plain(messages=messages, max_tokens=_THINKING_TOKENS, temperature=0)
     family = examination.family
     marks = (family.markers if family is not None else ()) or ALL_MARKERS
+    # Wherever reasoning started, perhaps in the prompt, the text shows its end.
+    ended = [
+        mark.closers[0]
+        for mark in marks
+        if mark.may_begin and any(closer.strip() and closer in reply.text for closer in mark.closers)
+    ]
     if not reply.taken:
         yield finding("reasoning_unknown", words=reply.why_not)
-    elif found := next((mark for mark in marks if _is_in(reply.text, mark)), None):
-        yield finding("reasoning_in_text", words=found.closers[0])
+    elif ended:
+        yield finding("reasoning_in_text", words=ended[0])
     elif reply.reasoning_field:
         yield finding("reasoning_in_field", words=reply.reasoning_field)
     else:
         yield finding("no_reasoning")
-
-
-def _is_in(text: str, mark: ReasoningMarkers) -> bool:
-    """Return whether reasoning ends in the text, wherever it started."""
-    return mark.may_begin and any(closer.strip() and closer in text for closer in mark.closers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,9 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
     switches = (switch.name, *switch.also) if switch else ()
     own = (*switches, efforts.name) if efforts and not efforts.top else switches
     foreign = tuple(name for name in _SWITCHES if name not in own)
-    on, effort = _of_suffix(suffix) if suffix else _wish(body, foreign)
+    on, effort = _of_effort(suffix) if suffix else _wish(body, foreign)
+    if suffix in ("think", "nothink"):
+        on = suffix == "think"
     if on is None and not effort:
         return body, ()
     variables = without(as_object(body.get(_KWARGS)), *foreign, *(own if suffix else ()))
@@ -217,10 +219,6 @@ def effort_words(family: Family | None) -> tuple[str, ...]:
         if meant not in words or word == meant:
             words[meant] = word
     return tuple(words.values())
-
-
-def _of_suffix(suffix: str) -> tuple[bool | None, str]:
-    return (suffix == "think", "") if suffix in ("think", "nothink") else _of_effort(suffix)
 
 
 def _of_effort(word: Json) -> tuple[bool | None, str]:

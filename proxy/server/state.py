@@ -301,7 +301,11 @@ def start_worker() -> WorkerState:
     RulesError if the file is bad and there are no earlier rules.
     """
     env = environment()
-    folder = _made_by(os.getppid(), env.get(FOLDER_VARIABLE, "")) or _new_folder()
+    folder = _made_by(os.getppid(), env.get(FOLDER_VARIABLE, ""))
+    if not folder:
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir=memory)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     drain = _made_by(os.getpid(), env.get(DRAIN_VARIABLE, ""))
     in_force = RulesInForce(folder)
     try:
@@ -340,12 +344,6 @@ def _made_by(pid: int, made: str) -> str:
     """Return what this process has put in a variable (gunicorn_conf.py), or "" if another one has."""
     owner, _, value = made.partition(":")
     return value if owner == str(pid) else ""
-
-
-def _new_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="vllm-tool-proxy-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _snapshot_of(published: Published, via: str) -> Snapshot:

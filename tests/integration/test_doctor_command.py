@@ -177,7 +177,7 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
     ("words", "line"),
     [
         (["--upstream", "ftp://x"], "--upstream: 'ftp://x' cannot be used; it must be an http:// or https:// URL"),
-        (["--key-env", "NO_SUCH_KEY"], "--key-env NO_SUCH_KEY: the variable is not set"),
+        (["--key-env", "NO_KEY"], "--key-env NO_KEY: the variable is not set, or is empty; set it to the key\n"),
     ],
 )
 def test_unusable_options_are_errors(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -378,13 +378,26 @@ class TestWrite:
         config.parent.mkdir()
         config.write_text('{"env": {"ANTHROPIC_API_KEY": "sk", "CLAUDE_CODE_USE_BEDROCK": "1", "MINE": "x"}}\n')
         before = tree(home)
-        run("setup", "claude", "--url", real.url, "--write")
+        out = run("setup", "claude", "--url", real.url, "--write").out
+        told = "emptied, because it overrides the proxy: env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK\n"
+        assert f"{config}: written; the original is {config}{SUFFIX}; {told}" in out
         said = json.loads(config.read_text())["env"]
         assert said["MINE"] == "x" and said["ANTHROPIC_API_KEY"] == said["CLAUDE_CODE_USE_BEDROCK"] == ""
         again = run("setup", "claude", "--url", real.url, "--write").out
         assert f"{config}: nothing to change\n" in again
         run("setup", "claude", "--undo")
         assert tree(home) == before
+
+    def test_a_profile_of_codex_stays_and_is_reported(self, run: Run, real: Proxy, home: Path) -> None:
+        config = home / ".codex/config.toml"
+        config.parent.mkdir()
+        config.write_text('profile = "x"\n')
+        out = run("setup", "codex", "--url", real.url).out
+        assert "\n# if the file has these, they override the proxy; remove them: profile\n" in out
+        for _ in range(2):
+            out = run("setup", "codex", "--url", real.url, "--write").out
+            assert "; kept, but overrides the proxy unless you remove it: profile\n" in out
+            assert config.read_text().startswith('profile = "x"\n')
 
     def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")

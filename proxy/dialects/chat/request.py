@@ -51,6 +51,9 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         body["tools"] = tools.listed
     offered = choice != "none" and bool(tools)
     form = as_object(body.get("response_format")).get("type")
+    named = as_text(as_object(as_object(choice).get("function")).get("name"))
+    if choice == "required" and len(tools.names) == 1:
+        named = tools.names[0]
     return ChatRequest(
         raw=raw,
         body=body,
@@ -59,21 +62,13 @@ def read_chat(raw: bytes, body: JsonObject) -> ChatRequest:
         usage=as_object(body.get("stream_options")).get("include_usage") is True,
         tools=tools if offered else None,
         forced=choice == "required" or isinstance(choice, dict),
-        forced_tool=_forced_tool(choice, tools.names),
+        forced_tool=named if named in tools.names else "",
         json_reply=form in ("json_object", "json_schema"),
         sources=copy_sources(body.get("messages")),
         made=made_calls(body.get("messages")),
         ids=call_ids(body.get("messages")),
         one_call=body.get("parallel_tool_calls") is False,
     )
-
-
-def _forced_tool(choice: Json, names: tuple[str, ...]) -> str:
-    """Return the offered tool that the model must call; "" if it has a choice."""
-    named = as_text(as_object(as_object(choice).get("function")).get("name"))
-    if choice == "required" and len(names) == 1:
-        return names[0]
-    return named if named in names else ""
 
 
 def is_true(value: Json) -> bool:

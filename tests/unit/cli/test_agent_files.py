@@ -158,7 +158,7 @@ def test_what_stays_and_goes_past_the_proxy_is_told(home: Path) -> None:
     path.write_text('{"agents": {"w": {"model": "x/y"}}}')
     file = File(str(path), Format.JSON, {}, rivals=(("agents", "*", "model"),))
     (told,) = AgentFiles("a", home).write([file])
-    assert told == f"{path}: nothing to change; kept, although it bypasses the proxy: agents.w.model"
+    assert told == f"{path}: nothing to change; kept, but overrides the proxy unless you remove it: agents.w.model"
 
 
 def test_a_key_is_written_and_then_the_file_is_for_its_user_only(home: Path) -> None:

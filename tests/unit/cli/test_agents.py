@@ -17,7 +17,7 @@ import pytest
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import KEY, NO_KEY, PATIENCE, Agent, Configuration, Values
 from proxy.cli.main import _AGENTS
-from proxy.cli.merging import NotMergeableError, merged, other_models, read
+from proxy.cli.merging import NotMergeableError, merged, read, rivals_in
 from proxy.config.settings import Settings
 
 VALUES = Values("http://10.0.0.1:8003", "Qwen/Qwen3-Coder", 65536, home="/home/u")
@@ -96,8 +96,8 @@ def test_an_agents_own_model_is_found_unless_it_is_the_proxys() -> None:
     own = [{"id": "a", "model": "x/y"}, {"id": "b"}, {"id": "c", "model": {"primary": "vllm-tool-proxy/m"}}, 7]
     entries = {"w": {"model": {"primary": "x/y"}}, "v": {"model": ""}}
     said = json.dumps({"agents": {"list": own, "entries": entries, "defaults": {"model": "x/y"}}})
-    assert other_models(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
-    assert other_models("", file) == other_models('{"agents": [1]}', file) == []
+    assert rivals_in(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
+    assert rivals_in("", file) == rivals_in('{"agents": [1]}', file) == []
     agents: Any = read(merged(said, file), file.format)["agents"]
     assert agents["list"] == own
 

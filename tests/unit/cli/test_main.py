@@ -46,6 +46,9 @@ def test_help_lists_every_command_and_each_has_help(capsys: pytest.CaptureFixtur
         assert f"Usage: vllm-tool-proxy {command}" in shown(f"{command} --help", capsys)
     for command in ("setup", "launch"):
         assert all(f"{agent}," in shown(f"{command} -h", capsys) for agent in AGENTS if agent != "sdk")
+    assert "a file cannot be merged or written, or --undo found it changed" in shown("setup --help", capsys)
+    assert "Default: the key that the proxy would use." in shown("doctor --help", capsys)
+    assert "After three timeouts in a row the doctor stops." in shown("doctor --help", capsys)
 
 
 def test_without_arguments_it_says_what_it_is_and_which_commands_to_try(capsys: pytest.CaptureFixture[str]) -> None:
