@@ -5,13 +5,15 @@ Source: the Anthropic API reference, "Create a Message", "Streaming messages", "
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from proxy.dialects.messages.ids import FIELDS, client_id, signature
-from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, token_counts
+from proxy.dialects.reply_parts import Content, OpenCall, Teller, TextKind, TranslatedWriter, token_counts
 from proxy.engine.events import CallArguments, CallOpened, Event, Reasoning, Text, choice_number
+from proxy.engine.lane import Lane
 from proxy.errors import LimitExceeded, ProxyError, UpstreamRefused
 from proxy.json import Json, JsonObject, as_text, dump_strict, load_json, objects_in
 from proxy.upstream.context_overflow import read_overflow
@@ -76,8 +78,8 @@ class MessagesWriter(TranslatedWriter):
     """Encodes internal events as a Messages stream: blocks in order, one open at a time (F53, F93).
 
     A block of text or reasoning opens with its first non-blank character, so no block is empty. Content after an open
-    call waits for its end. A complete call that the engine did not repair, and so does not close, ends with the next
-    content.
+    call waits for its end. A call that the engine did not repair, and so does not close, ends once it is an object and
+    content waits.
     """
 
     def __init__(self, options: ReplyOptions) -> None:
@@ -108,7 +110,7 @@ class MessagesWriter(TranslatedWriter):
             [(number, call)] = self._calls.items()
             if not cut and not call.deltas:
                 events.append(self.arguments_delta(call, "{}"))
-            events += self.close_call(number)
+            events += [*self.close_call(number), *self._flow()]
         events += [*self.say("text", "".join(self._refusal)), *self._begin_block()]
         matched = self._matched_stop()
         if reason == "content_filter" or (self._refusal and not cut):
@@ -143,24 +145,40 @@ class MessagesWriter(TranslatedWriter):
         """Return a ping, which clients accept as a sign of life (F75)."""
         return _PING
 
+    def teller(self, lane: Lane) -> Teller | None:
+        """Return the encoder of a lane's texts; None while content waits, which leaves with the last of them."""
+        return None if self._behind else super().teller(lane)
+
     # Content.
 
     def content(self, event: Content) -> list[JsonObject]:
         """Return the events for content; none if it waits."""
-        if not self._calls:
-            return super().content(event)
-        [(number, call)] = self._calls.items()
-        if not isinstance(event, Text | Reasoning) and event.index == number:
-            # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
-            is_blank = isinstance(event, CallArguments) and not call.deltas and event.fragment.isspace()
-            return [] if is_blank else super().content(event)
-        if not self._behind and call.is_whole:
-            return [*self.close_call(number), *self.content(event)]
-        self._behind.append(event)
-        self._waiting += isinstance(event, CallOpened)
-        if self._waiting > _MAX_WAITING:
-            raise LimitExceeded("max_calls", _MAX_WAITING)
-        return []
+        return self._flow(event)
+
+    def _flow(self, *contents: Content) -> list[JsonObject]:
+        """Return the events for content, after the content that waited for a call that has ended."""
+        events: list[JsonObject] = []
+        coming = deque(contents)
+        while True:
+            if not self._calls and self._behind:
+                coming.extendleft(reversed(self._behind))
+                self._behind, self._waiting = [], 0
+            if not coming:
+                return events
+            event = coming.popleft()
+            number, call = next(iter(self._calls.items()), (-1, None))
+            if call is None or (not isinstance(event, Text | Reasoning) and event.index == number):
+                # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
+                is_blank = isinstance(event, CallArguments) and event.fragment.isspace()
+                if not is_blank or (call is not None and call.deltas):
+                    events += super().content(event)
+            else:
+                self._behind.append(event)
+                self._waiting += isinstance(event, CallOpened)
+            if self._behind and number in self._calls and self._calls[number].has_ended():
+                events += self.close_call(number)
+            elif self._waiting > _MAX_WAITING:
+                raise LimitExceeded("max_calls", _MAX_WAITING)
 
     def open_call(self, event: CallOpened) -> list[JsonObject]:
         """Return the start of a call's block."""
@@ -171,14 +189,9 @@ class MessagesWriter(TranslatedWriter):
         return [*before, self._start({"type": "tool_use", "id": id_, "name": event.name, "input": {}})]
 
     def close_call(self, number: int) -> list[JsonObject]:
-        """Return the end of the open call's block, and the events of the content that waited for it."""
-        call = self._calls[number]
-        events = [*self.continue_call(call, call.escapes.finish()), self._stop()]
-        del self._calls[number]
-        waiting, self._behind, self._waiting = self._behind, [], 0
-        for event in waiting:
-            events += self.content(event)
-        return events
+        """Return the end of the open call's block."""
+        call = self._calls.pop(number)
+        return [*self.continue_call(call, call.escapes.finish()), self._stop()]
 
     def _unfinished(self) -> list[str]:
         """Return the arguments of the open call and of the waiting calls."""

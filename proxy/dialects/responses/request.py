@@ -8,6 +8,7 @@ Codex sends are taken from its requests.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -36,6 +37,7 @@ from proxy.dialects.translation import (
     turn_of,
 )
 from proxy.healing.conversation import text_part
+from proxy.healing.results import ORPHAN
 from proxy.json import Json, JsonObject, dump_inner, load_json
 from proxy.repair.record import Repair
 
@@ -312,6 +314,10 @@ class _Translator:
         self.tools = OfferedTools()
         self.turns: list[UserTurn | AssistantTurn] = []
         self.system: list[str] = [self.request.instructions or ""]
+        # The calls of each turn by id and by name, and those that have an output.
+        self.calls: defaultdict[tuple[int, str, str], deque[tuple[int, str]]] = defaultdict(deque)
+        self.answered: set[int] = set()
+        self.count = 0
 
     def translated(self) -> Translation:
         request, options, lost = self.request, self.options, self.lost
@@ -386,35 +392,35 @@ class _Translator:
                 self.reasoning(item)
             case FunctionCall():
                 name = self.tools.name_of(item.name, item.namespace)
-                self.assistant.add_call(item.call_id, name, _object_text(item.arguments or ""))
+                self.call(item.call_id, name, _object_text(item.arguments or ""))
             case CustomCall():
                 name = self.tools.name_of(item.name, item.namespace)
-                self.assistant.add_call(item.call_id, name, inner_json({INPUT: item.input}, where))
+                self.call(item.call_id, name, inner_json({INPUT: item.input}, where))
             case SearchCall(arguments=given):
                 given = {} if given is None else given
                 text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
-                self.assistant.add_call(item.call_id or "", SEARCH, _object_text(text))
+                self.call(item.call_id or "", SEARCH, _object_text(text))
             case LocalShellCall():
                 call_id = item.call_id or item.id or ""
-                self.assistant.add_call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
+                self.call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
             case ShellCall():
-                self.assistant.add_call(item.call_id, "shell", inner_json(item.action, f"{where}.action"))
+                self.call(item.call_id, "shell", inner_json(item.action, f"{where}.action"))
             case PatchCall():
-                self.assistant.add_call(item.call_id, "apply_patch", inner_json(item.operation, f"{where}.operation"))
+                self.call(item.call_id, "apply_patch", inner_json(item.operation, f"{where}.operation"))
             case Output():
-                call_id = item.call_id or ("" if item.name else item.id) or ""
-                if not item.name and not call_id:
+                name = self.tools.name_of(item.name, item.namespace) if item.name else ""
+                if not (item.call_id or name or item.id):
                     raise bad(f"{where}.name", "Field required")
-                self.output(call_id, self.parts(item.output, f"{where}.output"))
+                self.output(self.parts(item.output, f"{where}.output"), item.call_id, name, item.id)
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
-                self.output(item.call_id or "", [text_part(text)])
+                self.output([text_part(text)], item.call_id, SEARCH)
             case ShellOutput():
-                self.output(item.call_id, [text_part(inner_json(item.output, f"{where}.output"))])
+                self.output([text_part(inner_json(item.output, f"{where}.output"))], item.call_id)
             case PatchOutput():
                 text = "\n".join(filter(None, (item.status, item.output)))
-                self.output(item.call_id, [text_part(text)])
+                self.output([text_part(text)], item.call_id)
             case AgentMessage():
                 texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
                 for at, part in enumerate(item.content):
@@ -450,9 +456,29 @@ class _Translator:
         if self.turns:  # the user's next item starts a new turn in any case (C8)
             turn_of(AssistantTurn, self.turns)
 
-    def output(self, call_id: str, parts: list[JsonObject]) -> None:
-        """Add the output of a call. Healing pairs repeated and missing ids."""
-        self.user.add_result(call_id, joined(parts), [part for part in parts if not is_text(part)])
+    def call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a call. Healing gives each call its own id."""
+        self.assistant.add_call(call_id, name, arguments)
+        for key in (("id", call_id), ("name", name)):
+            self.calls[len(self.turns), *key].append((self.count, call_id))
+        self.count += 1
+
+    def output(self, parts: list[JsonObject], call_id: str | None, name: str = "", own_id: str | None = None) -> None:
+        """Add the output of the newest turn's first call that has this id and no output.
+
+        Without `call_id`, the name identifies the call, then the output's own id. Templates reject an output without
+        its call, so it becomes text in its place.
+        """
+        turn = self.user
+        for kind, value in [("id", call_id)] if call_id else [("name", name), ("id", own_id)]:
+            calls = self.calls[len(self.turns) - 1, kind, value] if value else ()
+            while calls:
+                number, id_ = calls.popleft()
+                if number not in self.answered:
+                    self.answered.add(number)
+                    turn.add_result(id_, joined(parts), [part for part in parts if not is_text(part)])
+                    return
+        turn.parts += [text_part(ORPHAN), *parts]
 
     def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
         """Return content as the parts of a chat message, without empty texts."""
