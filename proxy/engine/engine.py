@@ -250,24 +250,6 @@ class Engine:
             delta = CallDelta(content.index, fragment=content.fragment, standard=True)
             self._call_template = learn_call(chunk, content.choice, content.index, delta)
 
-    def fast_path(self, raw: bytes) -> Unchanged | None:
-        """Return an `Unchanged` for an event of a learned shape, without parsing it; None for any other event."""
-        template = self._template
-        if template is None:
-            return None
-        data = template.text(raw)
-        if data is None or self._finished[template.choice]:
-            return None
-        self._lessons = 0
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            return None  # it is written again with U+FFFD
-        choice = self._choices.get(template.choice)
-        if choice is not None and not choice.flow(text, reasoning=template.reasoning):
-            return None
-        return Unchanged(raw, ((Reasoning if template.reasoning else Text)(template.choice, text),))
-
     def lane(self) -> Lane | None:
         """Return the lane in which events may pass unparsed now, or None."""
         template: Template | CallTemplate

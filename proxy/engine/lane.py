@@ -31,7 +31,6 @@ IN_STRING = re.compile(rb'(?:[^"\\\x00-\x1f]++|\\\\[nrtbf/]|\\\\\\\\|\\\\\\"|\\\
 WAITING = re.compile(rb'(?!\Z)[^"\\\x00-\x1f<\[\]]*(?:%b[^"\\\x00-\x1f<\[\]]*)*' % PLAIN_ESCAPE)
 # The inside of any JSON string, and of one that contains nothing escaped.
 _ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
-_PLAIN = re.compile(rb'[^"\\\x00-\x1f]++')
 _START, _END = b"data: ", b"\n\n"
 _CONTENT, _REASONING, _ARGUMENTS = (b'"content":',), (b'"reasoning":', b'"reasoning_content":'), (b'"arguments":',)
 _USAGE = b'"usage":{'
@@ -49,14 +48,6 @@ class Template:
     choice: int
     reasoning: bool
     counts: re.Pattern[bytes] | None = None
-
-    def text(self, raw: bytes) -> bytes | None:
-        """Return the text of an event of this shape, or None for other events and for empty or escaped text."""
-        end = _end_of_fixed(self, raw)
-        if end < len(self.before) + len(self.after) or not raw.startswith(self.before):
-            return None
-        start, end = len(self.before), end - len(self.after)
-        return raw[start:end] if raw.startswith(self.after, end) and _PLAIN.fullmatch(raw, start, end) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -453,6 +453,4 @@ class ReplyLane:
         self._call.take()
         if self._excerpt is not None:
             self._excerpt.add(body)
-        if not leaving:
-            return self._wait.keeps_back()
-        return self._wait.leaves(leaving)
+        return self._wait.passed(leaving)

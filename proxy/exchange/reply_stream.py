@@ -68,8 +68,6 @@ class UnsentEvents:
     `changed`: the reply can no longer be continued with the upstream's own bytes, so no events are kept.
     """
 
-    __slots__ = ("_size", "changed", "kept", "sequence")
-
     def __init__(self, *, changed: bool) -> None:
         self.changed = changed
         self.sequence = 0
@@ -142,12 +140,6 @@ class StreamReply:
     end; if it is in `keep_back`, the end is `withheld`. `earlier` holds facts of the earlier try that this one
     continues. `listener` observes the events, except for text that passed the lane.
     """
-
-    __slots__ = (
-        *("failure", "silence", "started", "_all_came", "_content", "_decoder", "_earlier", "_ending", "_engine"),
-        *("_envelope", "_events", "_keep_back", "_lane", "_listener", "_on_crash", "_passed", "_passed_size", "_room"),
-        *("_state", "_teller", "_unsent", "_usage", "_writer"),
-    )
 
     def __init__(
         self,
@@ -457,13 +449,6 @@ class StreamReply:
         if event.data.strip() == DONE:
             self._all_came = True
             return b""
-        try:
-            passed = self._engine.fast_path(event.raw)
-        except Exception as error:  # the outermost boundary of the engine
-            self._unsent.keep(event.raw)
-            return self._written(self._crash(error))
-        if passed is not None:
-            return self._written((passed,))
         return self._parsed(event, event.data, last=last)
 
     def _parsed(self, event: sse.ServerSentEvent, data: bytes, *, last: bool) -> bytes:

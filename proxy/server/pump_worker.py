@@ -80,8 +80,6 @@ class HandedOver(BaseException):
 class Turn:
     """A request's turn to compute."""
 
-    __slots__ = ("_is_held", "_line")
-
     def __init__(self, line: threading.Lock) -> None:
         self._line = line
         self._is_held = False

@@ -55,8 +55,6 @@ class OutBuffer:
     A stream makes no step while bytes are pending, so it never holds more than one part of its body.
     """
 
-    __slots__ = ("_chunked", "pending")
-
     def __init__(self, *, chunked: bool) -> None:
         self._chunked = chunked
         self.pending: bytes | memoryview = b""
@@ -92,8 +90,6 @@ class Stall:
     its socket is writable again; until then only this number shows that it reads.
     """
 
-    __slots__ = ("_idle", "_since", "_unsent")
-
     def __init__(self, idle: float) -> None:
         self._idle = idle
         self._unsent = 0
@@ -117,8 +113,6 @@ class PumpedStream:
     `finish` is called once, on a thread, with whether the whole body was sent. `upstream` and `client` are the
     descriptors that the pump watches.
     """
-
-    __slots__ = (*("body", "client", "ending", "finish", "out", "sock", "stall", "state", "upstream", "wait"),)
 
     def __init__(
         self, body: Iterator[bytes], wait: Any, sock: Any, finish: Callable[[bool], None], *, chunked: bool, idle: float

@@ -89,11 +89,6 @@ class AnswerWait:
     `drain` is a descriptor that becomes readable once the worker is about to end. `turn` is released while it blocks.
     """
 
-    __slots__ = (
-        *("descriptor", "held_since", "lane", "on_lane", "_alarm", "_client", "_drain", "_end", "_ended_by"),
-        *("_last", "_received_at", "_silent_until", "_state", "_timeouts", "_turn", "_written"),
-    )
-
     def __init__(
         self,
         client: HasDescriptor | None,
@@ -206,17 +201,14 @@ class AnswerWait:
         """True if a driver with lanes waits for the upstream."""
         return self.parked and self.on_lane is not None
 
-    def leaves(self, body: bytes) -> bytes:
-        """Record that the lane sends these bytes to the client, and return them."""
-        self._written = self._received_at = time.monotonic()
-        if self.on_lane is not None:
-            self.on_lane(body)
-        return body
-
-    def keeps_back(self) -> bytes:
-        """Record that the lane took bytes without sending any, and return b""."""
+    def passed(self, body: bytes) -> bytes:
+        """Record that the lane took bytes and sends these to the client, maybe none; return them."""
         self._received_at = time.monotonic()
-        return b""
+        if body:
+            self._written = self._received_at
+            if self.on_lane is not None:
+                self.on_lane(body)
+        return body
 
     def client_left(self) -> None:
         """Record that the client has closed the connection or its sending half."""

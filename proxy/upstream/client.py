@@ -56,11 +56,6 @@ class UpstreamCall:
     The context manager closes the connection, so that the model server stops generating.
     """
 
-    __slots__ = (
-        *("_ahead", "_failure", "_headers", "_http", "_interim", "_is_ended", "_is_between_chunks", "_socket"),
-        *("_tls", "more", "status"),
-    )
-
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._tls = isinstance(sock, ssl.SSLSocket)

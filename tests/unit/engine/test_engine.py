@@ -376,32 +376,3 @@ def test_random_replies_of_several_choices_are_the_same_at_every_cut() -> None:
             alone = only(run([says(text), ends()]))
             assert (seen[number].text, seen[number].calls) == (alone.text, alone.calls)
             assert seen[number].finish == alone.finish
-
-
-# The short way of chunks that differ by their text alone (`fast_path`).
-@pytest.mark.parametrize("tools", [new_engine()._task.tools, None])
-def test_a_chunk_of_a_known_shape_says_the_same_without_being_parsed(tools: ToolSet | None) -> None:
-    """C1, C5: whatever the texts, gliding and parsing agree."""
-    rng = random.Random(11)
-    parts = ["a", " b", "ï🙂", "<", "{", "`", "\\", '"', "\n", "", STRONG, WEAK, "```", "<tool"]
-    for _ in range(150):
-        chunks = [says(part) for part in rng.choices(parts, k=12)]
-        chunks.insert(rng.randrange(12), chunk(delta(reasoning="so")))
-        glides, feeds = (Engine(Task(tools=tools, seed=SEED)) for _ in range(2))
-        found: list[Event] = []
-        for each in chunks:
-            passed = glides.fast_path(each.raw)
-            found += glides.feed(each) if passed is None else (passed,)
-        found += [*glides.feed(ends()), *glides.finish(done=True)]
-        expected = run([*chunks, ends()], feeds)
-        assert only(found) == only(expected)
-        assert raws(found) == raws(expected)
-
-
-def test_nothing_glides_after_the_finish() -> None:
-    """C5."""
-    engine = new_engine()
-    engine.feed(says("Hi "))
-    assert engine.fast_path(says("b").raw) is not None
-    engine.feed(ends())
-    assert engine.fast_path(says("c").raw) is None

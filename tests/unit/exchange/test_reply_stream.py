@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -192,13 +191,6 @@ class Raises:
         if self._left < 0:
             raise RuntimeError("a defect")
         return self._step(*args, **kwargs)
-
-
-@pytest.fixture(autouse=True)
-def _no_short_way(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every chunk is fed, so that each can be the one at which the engine raises."""
-    monkeypatch.setattr(Engine, "fast_path", lambda self, raw: None)
-    yield
 
 
 CRASHED: dict[str, list[Chunk]] = {

@@ -76,5 +76,5 @@ def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPat
         next(wait.receive(call))
         later = time.monotonic() + 6
         monkeypatch.setattr(time, "monotonic", lambda: later)
-        assert wait.keeps_back() == b"" and wait.heartbeat_due
-        assert wait.leaves(b"a") == b"a" and not wait.heartbeat_due
+        assert wait.passed(b"") == b"" and wait.heartbeat_due
+        assert wait.passed(b"a") == b"a" and not wait.heartbeat_due
