@@ -107,8 +107,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _end_line(self, line: str) -> None:
-        # Models indent the end of a fence in a list too far.
-        found = _FENCE.match(line) if self.fence or not self._is_indented(line) else None
+        found = None if self._is_indented(line) else _FENCE.match(line)
         if self.fence:
             closes = found and found.group(1)[0] == self.fence[0] and len(found.group(1)) >= len(self.fence)
             if closes and not line.strip().strip("`~> "):
