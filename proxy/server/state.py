@@ -151,8 +151,8 @@ class WorkerState:
 
     snapshot: Snapshot
     in_force: RulesInForce
+    shared: SharedFile
     published: Published = field(default_factory=Published)
-    shared: SharedFile = field(default_factory=SharedFile)
     metrics: Metrics = field(default_factory=Metrics)
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
@@ -330,8 +330,8 @@ def start_worker() -> WorkerState:
     return WorkerState(
         snapshot,
         in_force,
-        published,
         shared,
+        published,
         metrics,
         drain=int(drain) if drain else None,
         activity=activity,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from functools import cache
 from importlib import resources
@@ -11,7 +12,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
-from proxy.server.shared_file import SharedFile
+from proxy.server.shared_file import FILE_NAME, SharedFile
 from proxy.server.snapshot import make_snapshot
 from proxy.server.state import RulesInForce, WorkerState
 
@@ -38,7 +39,8 @@ def _folders() -> tempfile.TemporaryDirectory[str]:
 def make_state(settings: Settings, rules: Rules, keys: Keys | None = None) -> WorkerState:
     """Return a worker's state with its own folder. The model server is not contacted yet."""
     folder = tempfile.mkdtemp(dir=_folders().name)
-    return WorkerState(make_snapshot(settings, rules, keys), RulesInForce(folder))
+    shared = SharedFile(os.path.join(folder, FILE_NAME))
+    return WorkerState(make_snapshot(settings, rules, keys), RulesInForce(folder), shared)
 
 
 def held(shared: SharedFile, name: str) -> int:
