@@ -176,10 +176,10 @@ class Metrics:
         dialect: str,
         status: int,
         seconds: float,
-        first_byte: float | None = None,
-        model: str = "",
-        when: str = "",
-        denied: str = "",
+        first_byte: float | None,
+        model: str,
+        when: str,
+        denied: str,
     ) -> None:
         """Count a request that has ended.
 

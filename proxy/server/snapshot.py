@@ -80,9 +80,9 @@ class Snapshot:
     settings: Settings
     rules: Rules
     servers: Mapping[str, ModelServer]
-    audit: AuditFile | None = None
-    keys: Keys = field(default_factory=Keys)
-    via: str = ""
+    audit: AuditFile | None
+    keys: Keys
+    via: str
     _ready: _Cached[bool] = field(default_factory=lambda: _Cached(False))
     # By the server's URL: its list of models, and what it says of its only model (`model_list.ABOUT`).
     _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(init=False)
@@ -207,10 +207,10 @@ def is_ready(server: ModelServer) -> bool:
     return 0 < status < 500
 
 
-def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, via: str = "") -> Snapshot:
+def make_snapshot(settings: Settings, rules: Rules, keys: Keys, via: str) -> Snapshot:
     """Return a new snapshot. No model server is contacted yet."""
     audit = AuditFile(settings.audit_file, AUDIT_MAX) if settings.audit_file else None
     options = ServerOptions(settings.upstream, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)
     urls = dict.fromkeys((settings.upstream, *rules.urls))
     servers = {url: ModelServer(replace(options, url=url)) for url in urls}
-    return Snapshot(settings, rules, servers, audit, keys or Keys(), via)
+    return Snapshot(settings, rules, servers, audit, keys, via)
