@@ -137,12 +137,10 @@ def load_upstream(data: bytes) -> tuple[Json, bool]:
 
 def load_prefix(text: str, at: int) -> tuple[Json, int]:
     """Return the JSON value that starts at `at`, and its end; text after it is ignored. Raises ValueError."""
-    value: Json
     try:
-        value, end = _DECODER.raw_decode(text, at)
+        return _DECODER.raw_decode(text, at)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return value, end
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
