@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.cli.check import check_surroundings, checked_settings, is_activated, try_port
-from proxy.cli.output import NAME, report
+from proxy.cli.output import FOLDER, NAME, report
 from proxy.config.api_keys import Keys
 from proxy.config.load import RULES_VARIABLE, SECTIONS, VIA_VARIABLE, bind, environment, working_folder
 from proxy.config.rules import Rules
@@ -76,11 +75,10 @@ def package_folder(spelled: str) -> str:
 
     `python -m proxy` resolves them if started in that folder, so `spelled` is the working folder as the user spells it.
     """
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
     try:
-        return spelled if os.path.samefile(folder, spelled) else folder
+        return spelled if os.path.samefile(FOLDER, spelled) else FOLDER
     except OSError:
-        return folder
+        return FOLDER
 
 
 def _check_port(settings: Settings) -> None:
