@@ -33,7 +33,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 from typing import NoReturn, TypeAlias, cast
 
@@ -137,12 +137,10 @@ def load_upstream(data: bytes) -> tuple[Json, bool]:
 
 def load_prefix(text: str, at: int) -> tuple[Json, int]:
     """Return the JSON value that starts at `at`, and its end; text after it is ignored. Raises ValueError."""
-    value: Json
     try:
-        value, end = _DECODER.raw_decode(text, at)
+        return _DECODER.raw_decode(text, at)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return value, end
 
 
 def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
@@ -182,27 +180,16 @@ def integer(text: str) -> int | float:
     return verbatim(text)
 
 
-def is_deep(value: Json, levels: int = MAX_DEPTH) -> bool:
-    """Return whether lists and objects are nested more than `levels` deep; `[[1]]` and `[{}]` have two levels."""
-    level: list[JsonObject | list[Json]] = []
-    if isinstance(value, dict | list):
-        level.append(value)
-    for _ in range(levels):
+def is_deep(value: Json) -> bool:
+    """Return whether lists and objects are nested more than MAX_DEPTH deep; `[[1]]` and `[{}]` have two levels."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
         inside = [item.values() if isinstance(item, dict) else item for item in level]
         children = [child for child in chain.from_iterable(inside) if child.__class__ in _CONTAINERS]
         level = cast("list[JsonObject | list[Json]]", children)
         if not level:
             return False
     return True
-
-
-def _children(value: Json) -> Iterable[Json]:
-    """Return the values of an object or the items of a list; nothing for other values."""
-    if isinstance(value, dict):
-        return value.values()
-    if isinstance(value, list):
-        return value
-    return ()
 
 
 def dump(value: Json) -> str:
@@ -239,7 +226,10 @@ def _has_verbatim(value: Json) -> bool:
         each = waiting.pop()
         if isinstance(each, VerbatimNumber):
             return True
-        waiting += _children(each)
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
     return False
 
 

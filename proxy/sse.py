@@ -34,44 +34,14 @@ class ServerSentEvent:
 class DecoderState(Enum):
     """The state of a decoder."""
 
-    # Before the first event, which a BOM may precede.
+    # Before the first event, which a BOM may precede. The event leads to LATER.
     FIRST = auto()
-    # After the first event.
+    # After the first event. `finish` leads to FINISHED, from FIRST too.
     LATER = auto()
-    # An event was too long, so the start of the next one is unknown.
+    # An event was too long, so the start of the next one is unknown. The state never changes again.
     TOO_LONG = auto()
     # The stream has ended.
     FINISHED = auto()
-
-
-class DecoderStep(Enum):
-    """A step of the decoding."""
-
-    # An event is complete.
-    EVENT = auto()
-    # An event exceeds the limit.
-    OVERFLOW = auto()
-    # The stream ends.
-    END = auto()
-
-
-TRANSITIONS: dict[DecoderState, dict[DecoderStep, DecoderState]] = {
-    DecoderState.FIRST: {
-        DecoderStep.EVENT: DecoderState.LATER,
-        DecoderStep.OVERFLOW: DecoderState.TOO_LONG,
-        DecoderStep.END: DecoderState.FINISHED,
-    },
-    DecoderState.LATER: {
-        DecoderStep.OVERFLOW: DecoderState.TOO_LONG,
-        DecoderStep.END: DecoderState.FINISHED,
-    },
-    DecoderState.TOO_LONG: {
-        DecoderStep.END: DecoderState.TOO_LONG,
-    },
-    DecoderState.FINISHED: {
-        DecoderStep.END: DecoderState.FINISHED,
-    },
-}
 
 
 # Compared with the state for each event.
@@ -123,7 +93,7 @@ class Decoder:
             del buffer[:start]
         # Complete events are returned first; the next call raises.
         if end - start > self._max_event or len(buffer) > self._max_event:
-            self._move(DecoderStep.OVERFLOW)
+            self._state = DecoderState.TOO_LONG
             if not events:
                 raise LimitExceeded("max_event", self._max_event)
         # A boundary of up to four bytes may start in the last three.
@@ -141,11 +111,8 @@ class Decoder:
             # One LF after a lone CR would only turn it into CRLF.
             ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
             events = (self._event(raw + ending),)
-        self._move(DecoderStep.END)
+        self._state = DecoderState.FINISHED
         return events
-
-    def _move(self, step: DecoderStep) -> None:
-        self._state = TRANSITIONS[self._state][step]
 
     def _boundary(self) -> int:
         """Return the position after the next blank line, or 0."""
@@ -158,7 +125,7 @@ class Decoder:
     def _event(self, raw: bytes) -> ServerSentEvent:
         text = raw
         if self._state is _FIRST:
-            self._move(DecoderStep.EVENT)
+            self._state = _LATER
             text = raw.removeprefix(_BOM)
         # Fast path for nearly every event: one data line.
         simple = text.startswith(b"data: ") and text.find(b"\n") == len(text) - 2 and b"\r" not in text

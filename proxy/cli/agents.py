@@ -25,6 +25,9 @@ from proxy.json import JsonObject, as_object
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
 _PLACE = re.compile(r"<(\w+)\??>")
 
+# The maximum tokens of a reply, and a cautious guess at a context window that the proxy does not know.
+_OUTPUT = 8192
+_USUAL_CONTEXT = 32768
 _CLAUDE_TOKEN = "ANTHROPIC_AUTH_TOKEN"
 # For an unknown model, 2.1.197 sends 5,900 characters of instructions and short tool descriptions. With "0" it sends
 # all 26,600 characters and the full descriptions, as it does for claude-sonnet-4-5.
@@ -47,15 +50,16 @@ def _data(agent: str, values: Values, **more: str) -> dict[str, Any]:
     """Return an agent's data from agents.yaml with its placeholders filled in."""
     name, efforts = values.key_name, values.efforts
     levels = {level: word if word in efforts else None for level, word in _DATA["pi"]["levels"].items()}
-    described = _DATA["codex"]["efforts"]
+    described, window = _DATA["codex"]["efforts"], values.context or _USUAL_CONTEXT
     words = {
         "url": values.url,
-        "v1": values.v1,
+        "v1": f"{values.url}/v1",
         "provider": PROVIDER,
         "model": values.model,
         "context": values.context,
-        "window": values.window,
-        "output": values.output,
+        "window": window,
+        # The prompt needs room too.
+        "output": min(_OUTPUT, window // 4),
         "inputs": ["text", "image"] if values.images else ["text"],
         "seconds": PATIENCE,
         "milliseconds": PATIENCE * 1000,

@@ -21,8 +21,6 @@ KEY = "{key}"
 # The key of agents that require one, for a proxy that requires none.
 NO_KEY = "local"
 
-_OUTPUT = 8192
-_USUAL_CONTEXT = 32768
 _WEB_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
 # Some clients read only one of these; others read the second only if the first is missing.
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
@@ -60,24 +58,9 @@ class Values:
     read: Callable[[str], str] = lambda path: ""
 
     @property
-    def v1(self) -> str:
-        """The proxy's URL with `/v1`, for clients that do not append it."""
-        return f"{self.url}/v1"
-
-    @property
     def key(self) -> str:
         """The placeholder of the proxy's key, or a dummy key if the proxy requires none."""
         return KEY if self.key_name else NO_KEY
-
-    @property
-    def window(self) -> int:
-        """The context window in tokens, or a cautious guess."""
-        return self.context or _USUAL_CONTEXT
-
-    @property
-    def output(self) -> int:
-        """The maximum tokens of a reply; the prompt needs room too."""
-        return min(_OUTPUT, self.window // 4)
 
     def place(self, variable: str, usual: str, name: str) -> str:
         """Return the path of an agent's file: in the folder that a variable names, or in `usual` below the home."""

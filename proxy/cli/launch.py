@@ -18,11 +18,10 @@ from types import FrameType
 from typing import Any
 from urllib.parse import urlsplit
 
-from proxy import __file__ as _package_file
 from proxy.cli.check import try_port
 from proxy.cli.configuration import KEY, past_web_proxy, with_key
 from proxy.cli.merging import NotMergeableError
-from proxy.cli.output import NAME, CommandError, Status, report
+from proxy.cli.output import FOLDER, NAME, CommandError, Status, report
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
 from proxy.config.load import builtin_text, load
@@ -275,7 +274,6 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
     """Start a proxy of this package, in its own session because Ctrl-C is for the agent. It stops when this process
     ends, even by SIGKILL. Raises CommandError.
     """
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
     rules = () if aim.rules is None else ("--rules", aim.rules)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -287,7 +285,7 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
             return subprocess.Popen(
                 [sys.executable, "-m", "proxy.cli.main", str(os.getpid()), *options, *rules],
                 # Do not import modules from the working folder.
-                env={**aim.variables, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"},
+                env={**aim.variables, "PYTHONPATH": FOLDER, "PYTHONSAFEPATH": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

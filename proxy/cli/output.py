@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from enum import IntEnum
 
+from proxy import __file__ as _package_file
 from proxy.display import escaped
 
 NAME = "vllm-tool-proxy"
+# The folder that holds the package, for programs that import it. Symlinks are kept.
+FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
 
 
 class Status(IntEnum):

@@ -8,12 +8,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
-from proxy import __file__ as _package_file
 from proxy import __version__
 from proxy.cli.check import check_surroundings, checked_settings, is_activated, try_port
-from proxy.cli.output import NAME, report
+from proxy.cli.output import FOLDER, NAME, report
 from proxy.config.api_keys import Keys
-from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, working_folder
+from proxy.config.load import RULES_VARIABLE, SECTIONS, VIA_VARIABLE, bind, environment, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
 from proxy.display import printable
@@ -45,14 +44,14 @@ def serve_command(flags: dict[str, str]) -> NoReturn:
             report(log_line(line, json_lines=settings.log_format == "json"))
     folder = package_folder(str(working_folder(env)))
     command = [
-        *(sys.executable, "-P", "-m", "gunicorn"),
-        *("-c", os.path.join(folder, "proxy", "gunicorn_conf.py")),
-        *("--chdir", folder),
-        *("--bind", bind(settings)),
-        *("--workers", str(settings.workers)),
-        *("--threads", str(THREADS)),
-        *("--worker-connections", str(THREADS + settings.max_streams + _SPARE_CONNECTIONS)),
-        *("--graceful-timeout", str(settings.graceful_timeout)),
+        sys.executable, "-P", "-m", "gunicorn",
+        "-c", os.path.join(folder, "proxy", "gunicorn_conf.py"),
+        "--chdir", folder,
+        "--bind", bind(settings),
+        "--workers", str(settings.workers),
+        "--threads", str(THREADS),
+        "--worker-connections", str(THREADS + settings.max_streams + _SPARE_CONNECTIONS),
+        "--graceful-timeout", str(settings.graceful_timeout),
         "proxy.app:create_app()",
     ]
     # Workers, including those of later reloads, read the same settings from the environment. gunicorn's own settings
@@ -76,11 +75,10 @@ def package_folder(spelled: str) -> str:
 
     `python -m proxy` resolves them if started in that folder, so `spelled` is the working folder as the user spells it.
     """
-    folder = os.path.dirname(os.path.dirname(os.path.abspath(_package_file)))
     try:
-        return spelled if os.path.samefile(folder, spelled) else folder
+        return spelled if os.path.samefile(FOLDER, spelled) else FOLDER
     except OSError:
-        return folder
+        return FOLDER
 
 
 def _check_port(settings: Settings) -> None:
@@ -102,8 +100,7 @@ def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]
         "model servers": ", ".join(_servers(settings, rules)),
     }
     yield _line(facts)
-    sections = ("tools", "models", "aliases", "clients")
-    counts = [f"{len(getattr(rules, name))} {name}" for name in sections if getattr(rules, name)]
+    counts = [f"{len(getattr(rules, name))} {name}" for name in SECTIONS if getattr(rules, name)]
     client_keys = f"{len(keys.clients)} for clients" if keys.clients else "none required"
     others = {"one for the model server": keys.upstream, "one for the admin": keys.admin}
     facts = {

@@ -45,7 +45,7 @@ _OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases)\s*:", re.MU
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
 # The sections of a rules file in the order in which `check` prints them, and the characters that it prints of an entry.
-_SECTIONS = ("tools", "models", "aliases", "clients")
+SECTIONS = ("tools", "models", "aliases", "clients")
 _SHOWN = 300
 
 
@@ -308,7 +308,7 @@ def summary(text: RulesText) -> tuple[Entry, ...]:
     """
     in_force = {**sections(builtin_text()), **sections(text)}
     found = []
-    for section in _SECTIONS:
+    for section in SECTIONS:
         for title, value in _entries(section, in_force[section][1]) if section in in_force else ():
             shown = escaped(cut(f"{section} {title}: {_flow(value)}", _SHOWN))
             found.append(Entry(section, title, shown))

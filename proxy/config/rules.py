@@ -37,8 +37,11 @@ _KEY = r"(?:\\[.\[\\]|[^.\[\\])+"
 _STEP = re.compile(rf"({_KEY})((?:\[\])*)(?:\.|\Z)")
 # Keys that a condition or an action requires, and keys that it accepts.
 NEEDED_KEYS: Mapping[str, str] = {
-    **{"invalid_enum": "valid_values", "matches": "pattern"},
-    **{"set_default": "default_value", "rename_parameter": "to", "rename_tool": "to"},
+    "invalid_enum": "valid_values",
+    "matches": "pattern",
+    "set_default": "default_value",
+    "rename_parameter": "to",
+    "rename_tool": "to",
 }
 OPTIONAL_KEYS: Mapping[str, str] = {"parse_json_array": "fallback_value", "parse_json_object": "fallback_value"}
 # Fields of responses that every client needs.
@@ -46,7 +49,6 @@ _NEEDED_FIELDS: Mapping[str, tuple[str, ...]] = {
     "top": ("choices",),
     "choice": ("index", "message", "delta", "finish_reason"),
     "message": ("role", "content", "tool_calls"),
-    "usage": (),
 }
 
 _Made = TypeVar("_Made")
@@ -61,7 +63,6 @@ Telling = Literal["auto", "split", "server"]
 Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 ServerTools = Literal["refuse", "drop"]
 BrokenCalls = Literal["auto", "retry", "text"]
-_TELLINGS: tuple[Telling, ...] = get_args(Telling)
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, title="a text of 1 to 200 characters")]
 Texts: TypeAlias = tuple[Text, ...]
@@ -206,7 +207,7 @@ class StripFields(Struct, frozen=True, omit_defaults=True):
                     raise ValueError(level, f"{shown(name)} cannot be removed from responses; keep it")
 
     def __bool__(self) -> bool:
-        return any((self.top, self.choice, self.message, self.usage))
+        return self != StripFields()
 
 
 class Client(Struct, frozen=True, omit_defaults=True):
@@ -430,7 +431,7 @@ class Rules:
                 name: word for entry in (its, own) for name in Profile.__slots__ if (word := getattr(entry, name, None))
             }
             # A model's `reasoning` is either what separates reasoning from text, or the response field for it.
-            if its.reasoning in _TELLINGS:
+            if its.reasoning in get_args(Telling):
                 said |= {"telling": its.reasoning, "reasoning": own.reasoning or "as_is"}
             return Profile(**said)
 
@@ -459,15 +460,16 @@ class Rules:
     def policy(self, model: str, family: Family | None = None) -> Policy:
         """Return the engine's policy for the calls of `model`; `family` is as for `heal_plan`.
 
-        Rules of the user's file act whenever their condition holds, built-in rules only on invalid calls.
+        Rules of the user's file act whenever their condition holds. Built-in rules, even in a copy of the built-in
+        file, act only on invalid calls.
         """
 
         def make() -> Policy:
             tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
             ids = self.heal_plan(model, family).ids
             return Policy(
-                rules=tuple(rule for rule in tools if not self.is_fallback(rule)),
-                fallback_rules=tuple(filter(self.is_fallback, tools)),
+                rules=tuple(rule for rule in tools if rule not in self.builtin_tools),
+                fallback_rules=tuple(rule for rule in tools if rule in self.builtin_tools),
                 case_sensitive=self.case_sensitive_tools,
                 ids="kimi" if "kimi_ids" in ids else "mistral" if "mistral_ids" in ids else "openai",
                 infer_from_legacy_table=self.legacy_file,
@@ -475,10 +477,6 @@ class Rules:
             )
 
         return self._once(("policy", model, *self._healings(model, family)), make)
-
-    def is_fallback(self, rule: ToolRule) -> bool:
-        """Return whether a rule is built-in, even in a copy of the built-in file: it acts only on invalid calls."""
-        return rule in self.builtin_tools
 
     def heal_plan(self, model: str, family: Family | None = None) -> HealPlan:
         """Return the healings of requests for `model`: those of its family and those of its entry.

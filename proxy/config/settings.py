@@ -175,8 +175,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     case_sensitive_tools: bool = False
     client: Client = ""
     pass_through: Paths = (
-        *("/v1/rerank", "/v1/score", "/v1/classify"),
-        *("/v1/audio/transcriptions", "/v1/audio/translations"),
+        "/v1/rerank",
+        "/v1/score",
+        "/v1/classify",
+        "/v1/audio/transcriptions",
+        "/v1/audio/translations",
     )
     origins: Origins = ("loopback", "app://", "file://", "tauri://", "vscode-webview://")
     client_keys: KeyPath = ""

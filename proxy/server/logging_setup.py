@@ -116,15 +116,12 @@ class JsonLines(logging.Formatter):
         """Return the record as a line of ASCII."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         entry: dict[str, object] = {"time": moment.replace("+00:00", "Z"), "level": record.levelname.lower()}
-        facts: Mapping[str, object] | None = getattr(record, "facts", None)
-        if facts is None:
-            entry |= {"event": "message", "message": record.getMessage()}
-        else:
-            entry |= {"event": getattr(record, "event", "message"), **facts}
+        if isinstance(record, FactsRecord):
+            return json.dumps({**entry, "event": record.event, **record.facts})
+        entry |= {"event": "message", "message": record.getMessage()}
         if trace := _traceback(record):
             entry["traceback"] = trace
-        line = json.dumps(entry)
-        return line if isinstance(record, FactsRecord) else _masked(line)
+        return _masked(json.dumps(entry))
 
 
 def _traceback(record: logging.LogRecord) -> str:

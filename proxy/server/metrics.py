@@ -109,19 +109,19 @@ class MetricsFile(MmapedDict):
     `/metrics` lacks its numbers.
     """
 
-    def __init__(self, filename: str, read_mode: bool = False) -> None:
+    def __init__(self, filename: str) -> None:
         try:
             with open(filename, "ab") as file:
                 os.posix_fallocate(file.fileno(), 0, max(_FIRST_BYTES, file.tell()))
             list(MmapedDict.read_all_values_from_file(filename))  # type: ignore[no-untyped-call]
-            super().__init__(filename, read_mode)  # type: ignore[no-untyped-call]
+            super().__init__(filename)  # type: ignore[no-untyped-call]
         except Exception as error:  # prometheus-client documents no exceptions, and a file may hold anything
             _log_lost(filename, error)
             # An empty file could not be read.
             with contextlib.suppress(OSError):
                 os.unlink(filename)
             with open(os.memfd_create("metrics"), "rb") as memory:
-                super().__init__(f"/proc/self/fd/{memory.fileno()}", read_mode)  # type: ignore[no-untyped-call]
+                super().__init__(f"/proc/self/fd/{memory.fileno()}")  # type: ignore[no-untyped-call]
 
     def _init_value(self, key: str) -> None:
         if self._used + len(key.encode()) + _ENTRY_BYTES > self._capacity:
@@ -145,7 +145,7 @@ class Metrics:
     """The metrics of one worker."""
 
     def __init__(self) -> None:
-        values.MmapedDict = MetricsFile  # type: ignore[attr-defined]
+        values.MmapedDict = MetricsFile  # type: ignore[attr-defined, assignment]
         own = self._own = CollectorRegistry()
         self._folder = environment().get("PROMETHEUS_MULTIPROC_DIR", "")
         self._broken: set[str] = set()
@@ -176,10 +176,10 @@ class Metrics:
         dialect: str,
         status: int,
         seconds: float,
-        first_byte: float | None = None,
-        model: str = "",
-        when: str = "",
-        denied: str = "",
+        first_byte: float | None,
+        model: str,
+        when: str,
+        denied: str,
     ) -> None:
         """Count a request that has ended.
 

@@ -64,12 +64,12 @@ _KEPT = "owner = ? AND id = ? AND made >= ?"
 
 
 class SharedFile:
-    """The file at `path`; "" is a database in memory, for this process alone. The worker's threads take turns.
+    """The file at `path`. The worker's threads take turns.
 
     A broken file is deleted and created again when it is opened. Every method raises Unavailable if it cannot be used.
     """
 
-    def __init__(self, path: str = "") -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self._turn = threading.Lock()
         self._opened = contextlib.ExitStack()
@@ -129,12 +129,12 @@ class SharedFile:
         database.execute(change, (name, os.getpid(), more, more - owed))
         self._owed[name] -= owed
 
-    def rate_limit(self, name: str, per_minute: int, now: float | None = None) -> float:
+    def rate_limit(self, name: str, per_minute: int) -> float:
         """Count a request of `name`. Returns 0.0 if it is allowed, else the seconds until another one can be.
 
         The window slides over 60 seconds of a clock that all workers share.
         """
-        now = time.monotonic() if now is None else now
+        now = time.monotonic()
         with self.transaction() as database:
             database.execute("DELETE FROM allowed WHERE name = ? AND at <= ?", (name, now - _MINUTE))
             query = "SELECT at FROM allowed WHERE name = ? ORDER BY at DESC LIMIT 1 OFFSET ?"
@@ -155,19 +155,18 @@ class SharedFile:
         if self._database is not None and self._is_in_place():
             return self._database
         self._disconnect()
-        if self.path:
-            for suffix in ("-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    check_plain(os.lstat(self.path + suffix))
-            # The descriptor stays open as long as the connection: closing it drops SQLite's locks on the file.
-            self._file = open_private(self.path, os.O_RDWR)
-            self._opened.callback(os.close, self._file)
-            # One worker at a time creates the tables, and replaces a broken file.
-            lock_within(self._file, _PATIENCE)
-            if not self._is_in_place():
-                return self._connected()
+        for suffix in ("-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                check_plain(os.lstat(self.path + suffix))
+        # The descriptor stays open as long as the connection: closing it drops SQLite's locks on the file.
+        self._file = open_private(self.path, os.O_RDWR)
+        self._opened.callback(os.close, self._file)
+        # One worker at a time creates the tables, and replaces a broken file.
+        lock_within(self._file, _PATIENCE)
+        if not self._is_in_place():
+            return self._connected()
         database = sqlite3.connect(
-            self.path or ":memory:", timeout=_PATIENCE, check_same_thread=False, isolation_level="IMMEDIATE"
+            self.path, timeout=_PATIENCE, check_same_thread=False, isolation_level="IMMEDIATE"
         )
         self._opened.callback(database.close)
         try:
@@ -180,14 +179,11 @@ class SharedFile:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self.path + suffix)
             return self._connected()
-        if self.path:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+        fcntl.flock(self._file, fcntl.LOCK_UN)
         self._database = database
         return database
 
     def _is_in_place(self) -> bool:
-        if not self.path:
-            return True
         try:
             return os.path.samestat(os.lstat(self.path), os.fstat(self._file))
         except FileNotFoundError:

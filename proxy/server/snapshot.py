@@ -80,9 +80,9 @@ class Snapshot:
     settings: Settings
     rules: Rules
     servers: Mapping[str, ModelServer]
-    audit: AuditFile | None = None
-    keys: Keys = field(default_factory=Keys)
-    via: str = ""
+    audit: AuditFile | None
+    keys: Keys
+    via: str
     _ready: _Cached[bool] = field(default_factory=lambda: _Cached(False))
     # By the server's URL: its list of models, and what it says of its only model (`model_list.ABOUT`).
     _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(init=False)
@@ -117,7 +117,7 @@ class Snapshot:
         cached = self._cards[server.target.url]
 
         def ask() -> tuple[tuple[ModelCard, ...], float]:
-            status, body = _asked(server, MODELS, headers, MAX_ANSWER)
+            status, body = _asked(server, MODELS, headers)
             cards = read_cards(body)
             cached.refused = key if status in _NO_KEY else None
             if cards:  # a server that was restarted may serve another model
@@ -142,7 +142,7 @@ class Snapshot:
         cached = self._about[server.target.url]
 
         def ask() -> tuple[tuple[Shown, ...], float]:
-            return read_about(_asked(server, path, headers, _MAX_ABOUT)[1]) or cached.value, _CARDS_CACHED
+            return read_about(_asked(server, path, headers, most=_MAX_ABOUT)[1]) or cached.value, _CARDS_CACHED
 
         yield from cached.get(ask)
 
@@ -187,27 +187,30 @@ class Snapshot:
         return self._ready.get(lambda: (any(map(is_ready, self.servers.values())), READY_CACHED), waits=False)
 
 
-def _asked(server: ModelServer, path: str, headers: Mapping[str, str], most: int) -> tuple[int, bytes]:
+def _asked(
+    server: ModelServer,
+    path: str,
+    headers: Mapping[str, str],
+    seconds: float = _CARDS_SECONDS,
+    most: int = MAX_ANSWER,
+) -> tuple[int, bytes]:
     """Return status and body of a server's answer, or 0 and b"" without one."""
     with contextlib.suppress(UpstreamError, Unavailable):
-        return fetch(server, path, headers, _CARDS_SECONDS, most)
+        return fetch(server, path, headers, seconds, most)
     return 0, b""
 
 
 def is_ready(server: ModelServer) -> bool:
     """Return whether a model server answers its health check."""
-    try:
-        status, _ = fetch(server, HEALTH, {}, READY_SECONDS)
-    except (UpstreamError, Unavailable):
-        return False
+    status, _ = _asked(server, HEALTH, {}, READY_SECONDS)
     # A server without that path, or one that requires a key for it, is running.
-    return status < 500
+    return 0 < status < 500
 
 
-def make_snapshot(settings: Settings, rules: Rules, keys: Keys | None = None, via: str = "") -> Snapshot:
+def make_snapshot(settings: Settings, rules: Rules, keys: Keys, via: str) -> Snapshot:
     """Return a new snapshot. No model server is contacted yet."""
     audit = AuditFile(settings.audit_file, AUDIT_MAX) if settings.audit_file else None
     options = ServerOptions(settings.upstream, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)
     urls = dict.fromkeys((settings.upstream, *rules.urls))
     servers = {url: ModelServer(replace(options, url=url)) for url in urls}
-    return Snapshot(settings, rules, servers, audit, keys or Keys(), via)
+    return Snapshot(settings, rules, servers, audit, keys, via)

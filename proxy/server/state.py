@@ -151,9 +151,9 @@ class WorkerState:
 
     snapshot: Snapshot
     in_force: RulesInForce
-    published: Published = field(default_factory=Published)
-    shared: SharedFile = field(default_factory=SharedFile)
-    metrics: Metrics = field(default_factory=Metrics)
+    published: Published
+    shared: SharedFile
+    metrics: Metrics
     started: float = field(default_factory=time.monotonic)
     drain: int | None = None
     activity: Activity | None = None
@@ -351,7 +351,7 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
     return make_snapshot(settings, rules, published.keys.read(rules), via)
 
 
-def announce(snapshot: Snapshot, kept: str = "") -> None:
+def announce(snapshot: Snapshot, kept: str) -> None:
     """Log a warning if the proxy is open to all, and where repairs and responses are stored. Test the audit file."""
     audit = snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):

@@ -208,7 +208,7 @@ def parse_body(raw: bytes) -> JsonObject:
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
     # Most bodies have fewer brackets than the limit, so their depth need not be measured.
-    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body, MAX_DEPTH):
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body):
         raise BadRequest(_TOO_DEEP)
     return body
 

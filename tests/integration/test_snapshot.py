@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proxy.config.api_keys import Keys
 from proxy.config.rules import Profile, parse_rules
 from proxy.config.settings import Settings
 from proxy.healing.families import family_of
@@ -29,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def snapshot(url: str, **settings: Any) -> Snapshot:
-    return make_snapshot(Settings(upstream=url, **settings), read_rules(None))
+    return make_snapshot(Settings(upstream=url, **settings), read_rules(None), Keys(), "")
 
 
 def cards_of(known: Snapshot, **headers: str) -> tuple[ModelCard, ...]:
@@ -69,7 +70,7 @@ def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_bu
 def test_another_server_that_goes_down_keeps_the_models_that_it_named(clock: SimpleNamespace) -> None:
     with Upstream(models("vllm"), [Act.CLOSE]) as server:
         rules = parse_rules(f"models: [{{match: m, url: '{server.url}'}}]".encode(), "rules.yaml", read_rules(None))
-        known = make_snapshot(Settings(upstream=f"http://127.0.0.1:{free_port()}"), rules)
+        known = make_snapshot(Settings(upstream=f"http://127.0.0.1:{free_port()}"), rules, Keys(), "")
         assert [card.id for card in known.other_models("")] == ["m"]
         clock.now += 301
         assert [card.id for card in known.other_models("")] == ["m"]

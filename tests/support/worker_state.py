@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from functools import cache
 from importlib import resources
@@ -11,9 +12,10 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import BUILT_IN
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import Settings
-from proxy.server.shared_file import SharedFile
+from proxy.server.metrics import Metrics
+from proxy.server.shared_file import FILE_NAME, SharedFile
 from proxy.server.snapshot import make_snapshot
-from proxy.server.state import RulesInForce, WorkerState
+from proxy.server.state import Published, RulesInForce, WorkerState
 
 
 def read_rules(path: Path | None) -> Rules:
@@ -38,7 +40,9 @@ def _folders() -> tempfile.TemporaryDirectory[str]:
 def make_state(settings: Settings, rules: Rules, keys: Keys | None = None) -> WorkerState:
     """Return a worker's state with its own folder. The model server is not contacted yet."""
     folder = tempfile.mkdtemp(dir=_folders().name)
-    return WorkerState(make_snapshot(settings, rules, keys), RulesInForce(folder))
+    shared = SharedFile(os.path.join(folder, FILE_NAME))
+    snapshot = make_snapshot(settings, rules, keys or Keys(), "")
+    return WorkerState(snapshot, RulesInForce(folder), Published(), shared, Metrics())
 
 
 def held(shared: SharedFile, name: str) -> int:

@@ -37,8 +37,8 @@ class Told:
 class NotedRing(ActivityRing):
     """A ring that says when something came."""
 
-    def __init__(self) -> None:
-        super().__init__(SharedFile().transaction)
+    def __init__(self, path: str) -> None:
+        super().__init__(SharedFile(path).transaction)
         self.changed = threading.Condition()
 
     def add(self, records: Iterable[Record]) -> None:
@@ -52,8 +52,8 @@ class NotedRing(ActivityRing):
 
 
 @pytest.fixture
-def ring() -> NotedRing:
-    return NotedRing()
+def ring(tmp_path: Path) -> NotedRing:
+    return NotedRing(str(tmp_path / "noted"))
 
 
 @pytest.fixture
@@ -146,7 +146,9 @@ def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogC
     assert len([line for line in logged.messages if "the live page lacks these requests" in line]) == 1
 
 
-def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     asked = threading.Semaphore(0)
 
     class Failing(NotedRing):
@@ -154,7 +156,7 @@ def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(caplo
             asked.release()
             raise Unavailable("the file cannot be used")
 
-    activity = Activity(Failing(), Told().lose)
+    activity = Activity(Failing(str(tmp_path / "ring")), Told().lose)
     activity.begin(lambda: {"id": "a"})
     try:
         assert all(asked.acquire(timeout=PATIENCE) for _ in range(2))

@@ -15,9 +15,9 @@ from proxy.server.shared_file import SharedFile
 NOW = 1_795_000_000.0
 
 
-@pytest.fixture(params=["file", "memory"])
-def ring(request: pytest.FixtureRequest, tmp_path: Path) -> ActivityRing:
-    return ActivityRing(SharedFile(str(tmp_path / "ring") if request.param == "file" else "").transaction)
+@pytest.fixture
+def ring(tmp_path: Path) -> ActivityRing:
+    return ActivityRing(SharedFile(str(tmp_path / "ring")).transaction)
 
 
 @pytest.fixture

@@ -25,14 +25,14 @@ def _path(tmp_path: Path) -> Path:
 def take_ten(path: str) -> None:
     shared = SharedFile(path)
     for _ in range(10):
-        shared.rate_limit("a", 1000, 7.0)
+        shared.rate_limit("a", 1000)
 
 
 def test_workers_that_start_at_the_same_time_create_one_file(path: Path) -> None:
     with ProcessPoolExecutor(8, multiprocessing.get_context("forkserver")) as pool:
         list(pool.map(take_ten, [str(path)] * 8))
     with SharedFile(str(path)).transaction() as database:
-        assert database.execute("SELECT name, at, count(*) FROM allowed").fetchall() == [("a", 7.0, 80)]
+        assert database.execute("SELECT name, count(*) FROM allowed").fetchall() == [("a", 80)]
 
 
 def test_only_the_owner_can_read_the_file(path: Path) -> None:
@@ -141,17 +141,23 @@ def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> Non
     assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
 
 
-def test_a_minute_is_a_window_that_slides() -> None:
-    shared = SharedFile()
-    assert [shared.rate_limit("a", 3, second) for second in (100.0, 100.9, 130.0)] == [0.0] * 3
-    assert (shared.rate_limit("a", 3, 130.0), shared.rate_limit("a", 3, 159.5)) == (30.0, 0.5)
-    assert shared.rate_limit("b", 3, 130.0) == 0.0
-    assert [shared.rate_limit("a", 3, 161.0) for _ in range(3)] == [0.0, 0.0, 29.0]
-    assert shared.rate_limit("a", 1, 161.0) == 60.0
+def test_a_minute_is_a_window_that_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = SharedFile(str(tmp_path / "shared"))
+
+    def wait(name: str, per_minute: int, now: float) -> float:
+        with monkeypatch.context() as patched:
+            patched.setattr("time.monotonic", lambda: now)
+            return shared.rate_limit(name, per_minute)
+
+    assert [wait("a", 3, second) for second in (100.0, 100.9, 130.0)] == [0.0] * 3
+    assert (wait("a", 3, 130.0), wait("a", 3, 159.5)) == (30.0, 0.5)
+    assert wait("b", 3, 130.0) == 0.0
+    assert [wait("a", 3, 161.0) for _ in range(3)] == [0.0, 0.0, 29.0]
+    assert wait("a", 1, 161.0) == 60.0
 
 
-def test_models_that_were_listed_once_stay_up_to_a_limit() -> None:
-    shared = SharedFile()
+def test_models_that_were_listed_once_stay_up_to_a_limit(tmp_path: Path) -> None:
+    shared = SharedFile(str(tmp_path / "shared"))
     assert shared.listed_models(["a", "b"]) == {"a", "b"}
     assert shared.listed_models([]) == {"a", "b"}
     assert len(shared.listed_models(map(str, range(200)))) == 100
