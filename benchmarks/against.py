@@ -49,7 +49,7 @@ ROWS: tuple[report.Row, ...] = (
 
 
 def compare(commit: str, sizes: Sizes, extra: Sequence[str], lifetime: float, number: int = ROUNDS) -> bool:
-    """Measure nginx, this tree's proxy and that of `commit` in `number` rounds, and print the table.
+    """Measure nginx, the proxy of this tree and the proxy of `commit` in `number` rounds, and print the table.
 
     Return False if a measurement failed.
     """

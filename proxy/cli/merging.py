@@ -260,7 +260,10 @@ class _Document:
         return self._text[self._text.rfind("\n", 0, at) + 1 : at]
 
     def merging(self, at: int, content: JsonObject, unit: str = "") -> Iterator[tuple[int, int, str]]:
-        """Yield the edits that merge the content into the object at a place. `unit` is that of the outermost object."""
+        """Yield the edits that merge the content into the object at a place.
+
+        `unit` is the indentation of one level in the outermost object.
+        """
         members = self.members(at)
         starts = [self.line_start(member.key) for member in members.values()]
         indents = [start for start in starts if not start.strip(_BLANK)]

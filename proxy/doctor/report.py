@@ -153,7 +153,11 @@ def lines(report: Report) -> Iterator[str]:
             yield ""
             yield f"{title}:"
         for finding in chosen:
-            yield from _lines_of(finding)
+            yield from _wrapped(f"- {finding.what}", "  ")
+            if finding.harm:
+                yield from _wrapped(f"    harm: {finding.harm}", "      ")
+            if finding.remedy:
+                yield from _wrapped(f"    fix: {finding.remedy}", "      ")
     undecided = [finding.what for finding in report.findings if finding.level is Level.UNKNOWN]
     if undecided:
         yield ""
@@ -170,14 +174,6 @@ def lines(report: Report) -> Iterator[str]:
     command = "launch claude" if not report.entry and not report.hides_tools else "doctor"
     write = " --write" if report.entry and not report.hides_tools else ""
     yield f"next: vllm-tool-proxy {command} --upstream {examination.ask.url}{write}"
-
-
-def _lines_of(finding: Finding) -> Iterator[str]:
-    yield from _wrapped(f"- {finding.what}", "  ")
-    if finding.harm:
-        yield from _wrapped(f"    harm: {finding.harm}", "      ")
-    if finding.remedy:
-        yield from _wrapped(f"    fix: {finding.remedy}", "      ")
 
 
 def _wrapped(text: str, indent: str) -> list[str]:

@@ -321,8 +321,8 @@ class _Search:
         self.stack: list[Mark] = []
         # Openers of calls and wrappers in the middle of lines.
         self.named: list[Mark] = []
-        # `split`: the first properly placed opener of a declared key inside the value; `doubtful`: one placed
-        # elsewhere. `fallback`: the end before such an opener.
+        # `split`: the first properly placed opener of a declared key inside the value. `doubtful`: the first one in
+        # another place. `fallback`: the end of the value before a doubtful opener.
         self.split: Mark | None = None
         self.doubtful: Mark | None = None
         self.fallback: RawEnd | None = None
@@ -565,7 +565,7 @@ class _Fences:
 
 
 def _close(stack: list[Mark], mark: Mark) -> Mark | None:
-    """Remove the open tag that an end tag closes, and those opened inside it; return it, or None if there is none."""
+    """Remove and return the open tag that an end tag closes, or return None. Tags opened inside it are removed, too."""
     for at in range(len(stack) - 1, -1, -1):
         if mark.closes(opened := stack[at]):
             del stack[at:]

@@ -34,7 +34,7 @@ CALLS: list[Call] = [
 ENDS = ("first-end", "second-end")
 NATURAL = ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn")
 CUT = ("length", "content_filter", "repetition", "odd", "STOPPED")
-# With the last three a server gives up, which is an error in dialects without such a reason.
+# The last three mean that the server gave up. A dialect without such a reason sends an error.
 OTHERS = (*CUT, "abort", "error", "insufficient_system_resource")
 
 

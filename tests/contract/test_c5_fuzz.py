@@ -83,7 +83,7 @@ def mutated(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def spliced(draw: st.DrawFn, data: bytes) -> bytes:
-    """Draw valid bytes of which some are replaced, removed or repeated."""
+    """Draw valid bytes, then replace, remove or repeat some of them."""
     for _ in range(draw(st.integers(0, 5))):
         start = draw(st.integers(0, len(data)))
         end = draw(st.integers(start, min(len(data), start + 30)))

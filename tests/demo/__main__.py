@@ -167,7 +167,7 @@ def _wrap(cell: str, width: int) -> list[str]:
 
 
 def before(reply: Reply) -> str:
-    """Say in a few words what the server sent by itself."""
+    """Return a short description of what the server sent without the proxy."""
     if reply.error:
         return "ERROR " + textwrap.shorten(reply.error, 60, placeholder=" ...")
     if not reply.calls:

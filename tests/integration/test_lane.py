@@ -205,7 +205,7 @@ def test_translated_replies_are_the_same_with_and_without_a_lane(inside: Inside,
 
 PRINTED = '<tool_call>\n{"name": "%s", "arguments": {"path": "a", "content": "'
 CONTENT = [text(each) for each in ("import", " json", "\\n", 'print(\\"', "</tool_call>", "é", '\\")', " #", " end")]
-CALLED = {"a call": text('"}}\n</tool_call>'), "what is none": text('" so on')}
+CALLED = {"a call": text('"}}\n</tool_call>'), "no call": text('" so on')}
 
 
 @pytest.mark.parametrize("front", ["chat", "messages", "responses"])

@@ -209,20 +209,15 @@ class ResponsesWriter(TranslatedWriter):
         response = self._response("failed", usage(self._counts) if self._counts else None)
         return [*events, {"type": "response.failed", "response": {**response, "error": failure(error)}}]
 
-    def _progress_event(self) -> JsonObject:
-        """Return an event that resets clients' timers: the start of the stream, or a repetition."""
-        if not (self._has_begun or self._progress.begun):
-            self._has_begun = True
-            return self._lifecycle("response.created")
-        return self._lifecycle("response.in_progress")
-
     def error(self, error: ProxyError) -> bytes:
         """Return `response.failed`. No `error` event follows, because Codex ignores it."""
         return self.encode(self._failed(error))
 
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
-        data = self.encode([self._progress_event()])
+        is_first = not (self._has_begun or self._progress.begun)
+        self._has_begun |= is_first
+        data = self.encode([self._lifecycle("response.created" if is_first else "response.in_progress")])
         if not self._has_spoken:
             self._progress.begun = True
             self._progress.sequence = self._sequence

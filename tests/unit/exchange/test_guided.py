@@ -1,4 +1,4 @@
-"""A call that cannot be read, asked for once more: what may take its place."""
+"""Tests of the call that replaces an unreadable one after a second try."""
 
 from __future__ import annotations
 
