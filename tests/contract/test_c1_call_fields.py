@@ -111,14 +111,14 @@ REPLIES = load()
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("name", REPLIES)
-def test_the_fields_of_an_entry_leave_once_and_at_its_call(name: str, ordered: bool, flush: bool) -> None:
+def test_the_fields_of_an_entry_are_sent_once_with_their_call(name: str, ordered: bool, flush: bool) -> None:
     entries, calls, fields = REPLIES[name]
     pieces = pieces_in(relayed(entries, flush=flush, ordered=ordered))
     assert (calls_in(pieces), fields_in(pieces)) == (calls, fields)
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_every_entry_is_one_that_strict_clients_read(name: str) -> None:
+def test_strict_clients_accept_every_entry(name: str) -> None:
     """C5: name and id once, index and arguments text always."""
     seen: set[int] = set()
     for each in pieces_in(relayed(REPLIES[name][0])):
@@ -163,7 +163,7 @@ def test_a_field_larger_than_the_limit_is_sent() -> None:
         assert (calls_in(pieces), fields_in(pieces)) == (ONE, [(0, "extra_content", large)])
 
 
-def test_a_field_leaves_with_its_piece() -> None:
+def test_a_field_is_sent_with_its_piece() -> None:
     """A client that shows a call live receives the field with its piece."""
     entries = [
         delta(content="a", tool_calls=[piece(0, LS[:14], "bash", "a")]),
@@ -174,8 +174,8 @@ def test_a_field_leaves_with_its_piece() -> None:
     assert second == {"index": 0, "function": {"arguments": LS[14:15]}, "extra_content": SIGNED}
 
 
-def test_fields_of_a_held_call_count_as_held() -> None:
-    """C7: a server that only sends fields does not fill the memory."""
+def test_fields_of_a_held_call_count_towards_the_limit() -> None:
+    """C7: a server that only sends fields cannot exhaust the memory."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, max_held=1000))
     stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
     for number in range(12):
@@ -185,7 +185,7 @@ def test_fields_of_a_held_call_count_as_held() -> None:
 
 @pytest.mark.parametrize(("begun", "end"), [(LS[:-2], LS[-2:]), ("{'command': '", "'}")])
 def test_a_repeated_field_is_held_once(begun: str, end: str) -> None:
-    """Neither while the call is streamed nor while it is held."""
+    """Both while the call is streamed and while it is held."""
     said = [delta(content="a", tool_calls=[piece(0, begun, "bash", "a")])]
     said += [delta(content="a", tool_calls=[signed(0, "x", mark="x" * 100)]) for _ in range(100)]
     pieces = pieces_in(relayed([*said, delta(content="b", tool_calls=[piece(0, end)])], max_held=1000))
@@ -226,7 +226,7 @@ WHOLE: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_in_a_whole_answer_they_stay_at_the_call(name: str) -> None:
+def test_in_a_whole_answer_they_are_kept(name: str) -> None:
     answer, wanted = WHOLE[name]
     body = json.dumps(answer).encode()
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
@@ -240,7 +240,7 @@ def test_in_a_whole_answer_they_stay_at_the_call(name: str) -> None:
 
 @pytest.mark.parametrize("parsed", [False, True])
 @pytest.mark.parametrize("name", ["clean", "repaired", "renamed", "in the function"])
-def test_in_a_stream_that_is_made_of_a_whole_answer_they_are_too(name: str, parsed: bool) -> None:
+def test_in_a_stream_from_a_whole_answer_they_are_kept(name: str, parsed: bool) -> None:
     answer, wanted = WHOLE[name]
     engine = Engine(Task(tools=offered(*OFFERED) if parsed else None, seed=SEED))
     pieces = pieces_in(answer_as_stream(answer, engine, DIALECT.writer(expand=True)))
@@ -248,8 +248,8 @@ def test_in_a_stream_that_is_made_of_a_whole_answer_they_are_too(name: str, pars
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_messages_has_no_place_for_them(name: str) -> None:
-    """They are dropped without side effects."""
+def test_messages_drops_them(name: str) -> None:
+    """The Messages API has no field for them. Nothing else changes."""
 
     def sent(entries: list[dict[str, Any]]) -> bytes:
         writer = MessagesDialect(ReplyOptions("m")).writer(expand=False)
@@ -290,7 +290,7 @@ def script(rng: random.Random, marks: list[int]) -> list[dict[str, Any]]:
 
 
 @each_case("seed", range(200))
-def test_in_random_streams_no_field_is_lost_and_none_comes_twice(seed: int) -> None:
+def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
     rng = random.Random(seed)
     marks: list[int] = []
     entries = script(rng, marks)

@@ -130,7 +130,7 @@ SPLIT = {
 @pytest.mark.parametrize("flush", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("entries", SPLIT.values(), ids=SPLIT)
-def test_other_fields_of_a_split_chunk_leave_once(entries: list[dict[str, Any]], ordered: bool, flush: bool) -> None:
+def test_other_fields_of_a_split_chunk_are_sent_once(entries: list[dict[str, Any]], ordered: bool, flush: bool) -> None:
     marks = Marks()
     bodies = [marks.body(marks.entry(entry)) for entry in entries]
     sent = reply(bodies, ordered=ordered, flush=flush)
@@ -153,8 +153,8 @@ def test_an_empty_chunk_with_a_field_is_sent(field: str) -> None:
     assert [*marks_in(reply([alive, {"id": "c", "choices": [delta(0, "stop", content="a")]}]))] == [FIRST_MARK]
 
 
-def test_they_leave_with_the_first_chunk_that_is_written() -> None:
-    """A client finds the tokens of a text next to the text."""
+def test_they_are_sent_with_the_first_rewritten_chunk() -> None:
+    """So a client receives the tokens of a text together with it."""
     marks = Marks()
     first = marks.body(marks.entry(delta(content="a", tool_calls=[OPENER])))
     sent = reply([first, Marks().body(delta(tool_calls=[piece(0, LS)]))])
@@ -182,7 +182,7 @@ def script(rng: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_in_random_streams_of_one_and_several_choices_nothing_is_lost_and_nothing_comes_twice(seed: int) -> None:
+def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.choice([1, 1, 2, 3])
     marks = Marks()
@@ -211,7 +211,7 @@ def test_in_random_streams_of_one_and_several_choices_nothing_is_lost_and_nothin
 
 @pytest.mark.parametrize("content", ["a", CALL, f"Look: {CALL}"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_other_fields_of_a_whole_answer_are_in_the_stream_that_is_made_of_it(content: str, count: int) -> None:
+def test_a_stream_from_a_whole_answer_has_its_other_fields(content: str, count: int) -> None:
     marks = Marks()
     entries = [marks.entry(delta(n, "stop", content=content)) for n in range(count)]
     answer = marks.body(*({**entry, "message": entry.pop("delta")} for entry in entries))

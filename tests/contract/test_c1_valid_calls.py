@@ -44,11 +44,11 @@ def tool(schema: dict[str, Any], name: str = "tool") -> ToolSet:
     return read_tools([{"type": "function", "function": {"name": name, "parameters": schema}}])
 
 
-def test_the_rules_that_come_with_the_proxy_are_tried() -> None:
+def test_the_built_in_rules_are_included() -> None:
     assert POLICY.fallback_rules
 
 
-def test_the_corpus_is_large_and_no_line_is_there_twice() -> None:
+def test_the_corpus_is_large_and_has_no_duplicates() -> None:
     assert len(ROWS) >= 150
     assert len(set(CORPUS.read_text().splitlines())) == len(ROWS)
 

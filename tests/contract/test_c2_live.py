@@ -29,7 +29,7 @@ from tests.support.translated import TRANSLATING
 pytestmark = pytest.mark.slow
 
 QUICK = settings(max_examples=40, derandomize=True)
-# Text in which no marker begins.
+# Text without the start of a marker.
 PROSE = st.text("abcdefghijklmnopqrsxyzBDEGIJMNUWéßжд日本🙂0123456789 .,;:!?…'\n-", min_size=1, max_size=12)
 # Characters that may be held once a text cannot be a call (64, or an eighth), and a marker.
 MAX_MARKER = 128
@@ -136,8 +136,8 @@ def test_text_and_reasoning_are_never_delayed(dialect: str, parts: list[str], th
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_the_prose_before_a_call_does_not_wait_for_it(form: str) -> None:
-    """The client receives the text before the call immediately, and no other text at the end."""
+def test_prose_before_a_call_is_sent_immediately(form: str) -> None:
+    """At the end the client receives no other text."""
     lead, call = rendered(form, "bash", {"command": "ls"})
     client = Client()
     for number, each in enumerate(lead, 1):
@@ -177,7 +177,7 @@ def test_held_text_is_bounded_in_size(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
+def test_at_the_deadline_all_held_text_is_released(form: str) -> None:
     """The reply reports that it holds text, and at the deadline it releases all of it unchanged."""
     lead, call = rendered(form, "bash", {"command": "ls -l"})
     rng = random.Random(len(form) + len(call))
@@ -192,7 +192,7 @@ def test_when_the_deadline_is_over_all_that_is_held_leaves(form: str) -> None:
 
 
 def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
-    """Return the arguments as text, its lengths that end in a string, and the most that may be sent at each length."""
+    """Return the arguments as text, the lengths at which it ends in a string, and the most to send at each length."""
     text, inside, most = "{", set[int](), [0]
     for key, value in arguments.items():
         end = len(text)
@@ -213,7 +213,7 @@ def places(arguments: dict[str, Any]) -> tuple[str, set[int], list[int]]:
 @pytest.mark.parametrize("dialect", DIALECTS)
 @QUICK
 @given(arguments=ARGUMENTS, rng=st.randoms(use_true_random=False), single=st.booleans())
-def test_the_strings_of_a_call_stream_on_and_other_values_wait_until_they_are_whole(
+def test_strings_of_a_call_are_streamed_and_other_values_are_held_until_complete(
     dialect: str, arguments: dict[str, Any], rng: random.Random, single: bool
 ) -> None:
     """The output is a prefix of the input, and complete where a chunk ends within a string."""

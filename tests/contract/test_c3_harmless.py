@@ -23,7 +23,7 @@ TOOLS = read_tools([{"type": "function", "function": function} for function in O
 SIZES = (1, 3, 7)
 
 
-def test_the_drawer_is_full() -> None:
+def test_there_are_enough_texts() -> None:
     assert len(ROWS) == len({row["id"] for row in ROWS}) == len({row["text"] for row in ROWS}) >= 300
     assert len(Counter(row["kind"] for row in ROWS)) >= 50
 

@@ -58,7 +58,7 @@ def row_id(row: Row) -> str:
     return row.id
 
 
-def test_the_corpus_is_whole() -> None:
+def test_the_corpus_is_complete() -> None:
     """There are enough rows, each with a unique name, a reason, and a known finish."""
     assert len(ROWS) >= 150
     assert len({row.id for row in ROWS}) == len({(row.text, row.results, row.finish) for row in ROWS}) == len(ROWS)
@@ -75,7 +75,7 @@ def test_text_without_a_call_stays_text_at_every_cut(row: Row) -> None:
 
 
 @each_case("row", MENTIONS, ids=row_id)
-def test_prose_that_mentions_markers_hardly_waits(row: Row) -> None:
+def test_prose_that_mentions_markers_is_released_soon(row: Row) -> None:
     """C2, F68: a marker that is only mentioned is released within a few words."""
     scanner = new_scanner(TOOLS, results=row.results)
     let_go = 0

@@ -40,33 +40,33 @@ MEANT = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_what_is_shown_is_no_call(name: str) -> None:
+def test_shown_calls_are_not_made(name: str) -> None:
     for cut in all_cuts(SHOWN[name]):
         found = scan(cut)
         assert (found.calls, found.text) == ((), SHOWN[name])
 
 
 @pytest.mark.parametrize("name", MEANT)
-def test_what_is_meant_is_a_call(name: str) -> None:
+def test_intended_calls_are_made(name: str) -> None:
     for cut in all_cuts(MEANT[name]):
         assert [call for call, _ in scan(cut).calls] == ["bash"]
 
 
 @pytest.mark.parametrize("text", [f'{{"html":"{TAG_CALL}"}}', f'[{{"html": "a {JSON_CALL}"}}]'])
 def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
-    """`response_format`: whatever the JSON contains."""
+    """With `response_format`, JSON is never a call, whatever it contains."""
     for cut in all_cuts(text):
         assert scan(cut, new_scanner(json_reply=True)).calls == ()
 
 
 @pytest.mark.parametrize("code", ["```py\nx\n```\n", "~~~\nx\n~~~\n", "an open ` there", "```py\nx"])
-def test_the_end_of_turn_token_goes_behind_code_too(code: str) -> None:
-    """With raw text it is the model's own, wherever the reply ends."""
+def test_an_end_of_turn_token_after_code_is_dropped(code: str) -> None:
+    """In raw text it is the model's own token, wherever the reply ends."""
     for cut in all_cuts(f"{code}<|im_end|>"):
         assert scan(cut, new_scanner(raw_text=True)).text == code
 
 
-def test_what_is_let_go_in_the_middle_of_a_value_is_not_looked_at_again() -> None:
+def test_text_released_within_a_value_is_not_read_again() -> None:
     start = "<tool_call><function=bash><parameter=command>see "
     rest = f"{JSON_CALL}\n</parameter></function></tool_call>"
     scanner = new_scanner()

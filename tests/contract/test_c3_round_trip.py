@@ -154,9 +154,9 @@ QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too
 @pytest.mark.parametrize("form", RENDERERS)
 @settings(max_examples=10, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))
-def test_calls_come_back_as_they_were_meant(form: str, request_: Request, lead: str, rng: random.Random) -> None:
+def test_calls_are_read_as_intended(form: str, request_: Request, lead: str, rng: random.Random) -> None:
     """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but the preceding text. A raw value that
-    shows markup may be refused, but is never another value (C9); a name alone calls nothing without a wrapper.
+    shows markup may be refused, but is never another value (C9); a name alone without a wrapper is not a call.
     """
     text, expected = written(form, request_)
     assume(form not in NAMES_ALONE or request_.calls[0][1])
@@ -203,8 +203,8 @@ def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopp
         assert isinstance(arguments, dict)
 
 
-def test_values_with_their_own_end_marker_are_excluded() -> None:
-    """Only values that the round trip must leave out are left out."""
+def test_only_ambiguous_values_are_excluded() -> None:
+    """The round trip leaves out no other values."""
     cannot = RENDERERS["qwen3_coder"].cannot
     assert cannot("a</parameter>\n</function>") and cannot("a</parameter>") and cannot("a\r")
     assert not cannot("a</parameter> b </function>\n\nc </tool_call>")

@@ -65,7 +65,7 @@ def is_opener(text: str) -> bool:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_reply_that_was_cut_off_stays_so_and_no_call_of_it_is_completed(form: str) -> None:
+def test_a_truncated_reply_keeps_its_finish_and_no_call_is_completed(form: str) -> None:
     """All calls sent were complete, and the text after them is unchanged."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
@@ -91,7 +91,7 @@ def deltas(arguments: Iterable[str]) -> list[Chunk]:
 
 @pytest.mark.slow
 @each_case("row", VALID[::3], ids=map(str, range(0, len(VALID), 3)))
-def test_a_structured_call_that_was_cut_off_is_left_as_cut(row: ValidCall) -> None:
+def test_a_truncated_structured_call_is_not_completed(row: ValidCall) -> None:
     """Its arguments are unchanged, without added closers. If the call had not begun, it is text."""
     text, rng = row.arguments.rstrip(), random.Random(len(row.arguments))
     for end in places(len(text), rng, 4) if len(text) > 1 else ():
@@ -107,7 +107,7 @@ def finish_of(reason: str, found: list[Call]) -> str:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_natural_reasons_are_corrected_and_others_stay(form: str) -> None:
+def test_natural_reasons_are_corrected_and_others_are_kept(form: str) -> None:
     """In a stream, in a whole response, and in a stream that the proxy creates from one."""
     lead, written, meant = reply(form)
     rng = random.Random(len(written))
@@ -123,7 +123,7 @@ def test_natural_reasons_are_corrected_and_others_stay(form: str) -> None:
 
 
 @each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
-def test_the_same_of_structured_calls(row: ValidCall) -> None:
+def test_reasons_are_corrected_for_structured_calls(row: ValidCall) -> None:
     tools, rng = offering(row), random.Random(len(row.arguments))
     for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
         seen = view(run([*deltas(random_cut(row.arguments, rng)), ends(reason)], new_engine(tools)))
@@ -133,7 +133,7 @@ def test_the_same_of_structured_calls(row: ValidCall) -> None:
 
 @pytest.mark.slow
 @each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
-def test_without_calls_the_finish_is_no_tool_calls(row: NoCall) -> None:
+def test_without_calls_the_finish_is_not_tool_calls(row: NoCall) -> None:
     """Even if the server's finish reason says so."""
     rng = random.Random(row.id)
     for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):
@@ -142,7 +142,7 @@ def test_without_calls_the_finish_is_no_tool_calls(row: NoCall) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
+def test_an_unfinished_reply_ends_in_an_error(form: str) -> None:
     """Wherever it is cut, it has no finish reason. With `[DONE]` it is complete."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
@@ -157,7 +157,7 @@ def test_a_reply_that_was_not_finished_ends_in_an_error(form: str) -> None:
 
 
 @each_case("row", VALID[::6], ids=map(str, range(0, len(VALID), 6)))
-def test_so_does_one_that_was_not_finished_in_a_structured_call(row: ValidCall) -> None:
+def test_an_unfinished_structured_call_ends_in_an_error(row: ValidCall) -> None:
     """The arguments sent are a prefix of the arguments received."""
     tools, rng = offering(row), random.Random(len(row.arguments))
     for end in {1, len(row.arguments) // 2, len(row.arguments)}:

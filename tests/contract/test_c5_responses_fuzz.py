@@ -24,7 +24,7 @@ DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 RESPONSES = DATA["RESPONSES"]
 
 
-def test_the_request_is_a_good_one() -> None:
+def test_the_unchanged_request_is_accepted() -> None:
     assert translate(RESPONSES, ModelOptions(model="served")).body["messages"]
 
 

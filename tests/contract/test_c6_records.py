@@ -193,7 +193,7 @@ def test_a_crash_continues_or_is_an_error(row: Row) -> None:
 
 @pytest.mark.slow
 @each_case("row", PROSE[::3], ids=name_of, size=SIZE)
-def test_if_it_raises_in_a_text_letter_by_letter_all_of_that_leaves(row: Row) -> None:
+def test_a_crash_in_a_text_letter_by_letter_loses_nothing(row: Row) -> None:
     """The reply is unchanged so far."""
     assert check_crash(row.body(row.text[:SHORT]), row.engine, random.Random(row.id))
 

@@ -61,7 +61,7 @@ class Frame:
     tail: str
 
     def around(self, parts: tuple[str, ...], size: int) -> str:
-        """Return about so many characters of the parts in turn."""
+        """Repeat the parts in turn up to about this number of characters."""
         count = max(1, size * len(parts) // len("".join(parts)))
         return self.head + "".join(islice(cycle(parts), count)) + self.tail
 
@@ -136,21 +136,21 @@ FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fragment", [*dict.fromkeys([*OPENERS, *CLOSERS, *END_OF_TURN, *FRAGMENTS])], ids=repr)
-def test_a_fragment_again_and_again(fragment: str) -> None:
+def test_a_repeated_fragment(fragment: str) -> None:
     assert_linear(FRAMES["text"], fragment)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("filler", FILLERS, ids=repr)
-def test_much_of_the_same_in_a_value(frame: str, filler: str) -> None:
+def test_a_repeated_fragment_in_a_value(frame: str, filler: str) -> None:
     """Many patterns begin with blanks."""
     assert_linear(FRAMES[frame], filler)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("frame, fragment", PLACED)
-def test_a_fragment_in_its_place(frame: str, fragment: str) -> None:
+def test_a_repeated_fragment_in_a_frame(frame: str, fragment: str) -> None:
     assert_linear(FRAMES[frame], fragment, cuts=CUTS[: 1 + PLACED.index((frame, fragment)) % 2])
 
 
@@ -181,7 +181,7 @@ SOUGHT = {
 
 @pytest.mark.parametrize("fragment", SHOWN, ids=repr)
 @pytest.mark.parametrize("call", SOUGHT)
-def test_looking_for_a_copy_in_a_result(call: str, fragment: str) -> None:
+def test_a_search_for_a_copy_in_a_result(call: str, fragment: str) -> None:
     few, many = (fragment * (size // len(fragment)) + "\n<tool_call>" for size in (SIZE, SIZE * TIMES))
     most = SLACK * TIMES * max(SOON, seconds(SOUGHT[call], WHOLE, few))
     assert seconds(SOUGHT[call], WHOLE, many) <= most
@@ -193,7 +193,7 @@ CALLS = [f"<tool_call>\n{call_json('read', path=f'a/b{number}')}\n</tool_call>\n
 
 
 @pytest.mark.parametrize("line", ["{}\t<tool_call>", "{}: </tool_call>", "  <tool_call>", "<tool_call> name {}"])
-def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(line: str) -> None:
+def test_a_search_for_many_calls_in_a_result_with_many_tags(line: str) -> None:
     """A result is indexed once for all calls."""
     lines = [line.format(number) for number in range(4000)]
     result = "\n".join([*lines, "<tool_call>", "name read arguments path", "</tool_call>"])
@@ -201,7 +201,7 @@ def test_looking_for_all_calls_of_a_reply_in_a_result_with_many_tags(line: str) 
     assert all_of_them <= SLACK * MANY * max(SOON, one) / 4
 
 
-def test_looking_for_all_calls_of_a_reply_in_lines_like_theirs() -> None:
+def test_a_search_for_many_calls_in_similar_lines() -> None:
     """The lines of each call occur many times in the result, in another order."""
     result = ""
     for call in CALLS:

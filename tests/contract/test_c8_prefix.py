@@ -75,7 +75,7 @@ def new_talk(seed: int) -> Talk:
         open_calls = tuple((f"call_{number}_{at}", name, rows[name].arguments) for at, name in enumerate(names))
         thought, answer = rng.choice(TEXTS), rng.choice(TEXTS)
         if not (thought.strip() or open_calls):
-            answer = answer.strip() or "done"  # of nothing at all nothing would tell where a turn ends
+            answer = answer.strip() or "done"  # an empty conversation has no end of a turn
         turns.append(Turn(results, said, note, thought, answer, open_calls))
     return Talk({name: row.schema for name, row in rows.items()}, tuple(turns), seed)
 
@@ -152,7 +152,7 @@ def requests(talk: Talk, dialect: str) -> Iterator[Item]:
         history += answer
 
 
-def goes_up(body: Item, dialect: str, seed: int) -> bytes:
+def sent_upstream(body: Item, dialect: str, seed: int) -> bytes:
     """Return the request that the model server receives."""
     options = ModelOptions(model="served", reasoning_history=HISTORIES[seed % len(HISTORIES)])
     if dialect == "messages":
@@ -169,13 +169,13 @@ def digest() -> str:
     for dialect in DIALECTS:
         for talk in map(new_talk, TALKS):
             for body in requests(talk, dialect):
-                found.update(goes_up(body, dialect, talk.seed))
+                found.update(sent_upstream(body, dialect, talk.seed))
     return found.hexdigest()
 
 
 def check_growth(talk: Talk, dialect: str, seed: int) -> None:
     """Assert that each request begins with the previous one's messages, byte for byte, and is otherwise the same."""
-    for before, after in pairwise(json.loads(goes_up(body, dialect, seed)) for body in requests(talk, dialect)):
+    for before, after in pairwise(json.loads(sent_upstream(body, dialect, seed)) for body in requests(talk, dialect)):
         assert {**before, "messages": []} == {**after, "messages": []}
         assert json.dumps(before["tools"]) == json.dumps(after["tools"])
         size = len(before["messages"])
@@ -191,7 +191,7 @@ def test_the_next_turn_begins_with_this_one(dialect: str, seed: int) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", range(len(HISTORIES)))
-def test_the_turn_after_reasoning_alone_begins_with_it(dialect: str, seed: int) -> None:
+def test_the_turn_after_reasoning_alone_begins_with_the_previous_one(dialect: str, seed: int) -> None:
     """Whether the reasoning is sent back or not."""
     first, second = Turn((), "one", "", "hm", "", ()), Turn((), "two", "", "", "done", ())
     check_growth(Talk(new_talk(seed).tools, (first, first, second), seed), dialect, seed)
@@ -202,12 +202,12 @@ def test_the_same_request_is_always_sent_as_the_same_bytes() -> None:
     asked = [
         (body, dialect, seed) for dialect in DIALECTS for seed in TALKS for body in requests(new_talk(seed), dialect)
     ]
-    first = [goes_up(deepcopy(body), dialect, seed) for body, dialect, seed in asked]
+    first = [sent_upstream(deepcopy(body), dialect, seed) for body, dialect, seed in asked]
     random.Random(1).shuffle(order := [*range(len(asked))])
     for number in order:
         body, dialect, seed = asked[number]
         before = deepcopy(body)
-        assert goes_up(body, dialect, seed) == first[number]
+        assert sent_upstream(body, dialect, seed) == first[number]
         assert body == before
 
 

@@ -95,7 +95,7 @@ def is_slice(text: str, key: str, came: list[str]) -> bool:
     return False
 
 
-def came_so(value: Any, key: str, came: list[str]) -> bool:
+def was_written(value: Any, key: str, came: list[str]) -> bool:
     """Return whether a leaf of the arguments was written."""
     if isinstance(value, str):
         if is_slice(value, key, came) or (not key and any(fold(value) in fold(each) for each in came)):
@@ -105,7 +105,7 @@ def came_so(value: Any, key: str, came: list[str]) -> bool:
         except ValueError:
             return False
         # The JSON text of a value that the model wrote.
-        return not isinstance(inner, str) and all(came_so(leaf, "", came) for _, leaf in leaves(inner))
+        return not isinstance(inner, str) and all(was_written(leaf, "", came) for _, leaf in leaves(inner))
     if value is None or isinstance(value, bool):
         return any(word in each for word in _WORDS[value] for each in came)
     text = dump(value)
@@ -156,7 +156,7 @@ def fault(schema: Any, text: str, found: Repaired) -> str:
     for key, leaf in leaves(found.values):
         if any(type(leaf) is type(each) and leaf == each for each in allowed):
             continue
-        if not came_so(leaf, key, came):
+        if not was_written(leaf, key, came):
             return f"{leaf!r} under {key!r} of {text!r} as {found.arguments!r}"
     return ""
 

@@ -45,8 +45,8 @@ def test_the_whole_message_at_the_end_completes_a_call(begun: Any, id_: str | No
     assert is_read(got_of(calls(piece(0, begun, id="a")), message(entry("read", SKILL, id_))))
 
 
-def test_the_whole_message_at_the_end_may_be_all_there_is() -> None:
-    """Or contain more calls than the deltas."""
+def test_the_whole_message_at_the_end_may_be_the_only_one() -> None:
+    """It may also contain more calls than the deltas."""
     both = [entry("read", SKILL), entry("exec", CURL, "b")]
     for begun in ([], [calls(piece(0, SKILL, "read", "a"))], [calls(piece(0, "{}", "read", "a"))]):
         got = got_of(*begun, message(*both))

@@ -1,4 +1,4 @@
-"""Each failure from the field has a test, and servers with several failures at the same time are understood."""
+"""Each failure from the field has a test, and several failures of one server at the same time are repaired."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
 
 
 @pytest.mark.slow
-def test_a_server_that_fails_in_several_ways_is_understood() -> None:
+def test_several_failures_of_one_server_are_repaired() -> None:
     for seed in range(REPLIES):
         meant, *both, told = _reply(seed)
         for got in both:
@@ -124,7 +124,7 @@ def test_a_server_that_fails_in_several_ways_is_understood() -> None:
 
 
 @pytest.mark.slow
-def test_the_test_server_is_bad() -> None:
+def test_the_test_server_has_failures() -> None:
     """Otherwise the test above proves nothing."""
     noted = {fix for seed in range(REPLIES) for fix in _reply(seed)[1].fixes}
     assert {"form", "name", "literal", "double_encoded", "junk", "closers", "empty_arguments", "finish"} <= noted

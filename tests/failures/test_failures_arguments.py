@@ -37,7 +37,7 @@ def test_f19_the_opening_brace_is_missing() -> None:
     assert stays("bash", '{"command": "\\"command\\": \\"x\\"}"}')
 
 
-def test_f20_the_last_tokens_never_came() -> None:
+def test_f20_the_last_tokens_are_missing() -> None:
     """With several tokens per step the last ones are lost. Only closers are added."""
     assert mended("bash", '{"command": "ls"') == ({"command": "ls"}, {"closers"})
     assert mended("bash", '{"command": "ls", "timeout": 3') == ({"command": "ls", "timeout": 3}, {"closers"})
@@ -51,7 +51,7 @@ def test_f20_the_last_tokens_never_came() -> None:
         assert argued("bash", unopened).text == f"bash{unopened}"
 
 
-def test_f21_a_brace_in_a_string_ends_nothing() -> None:
+def test_f21_a_brace_in_a_string_does_not_end_the_call() -> None:
     """Servers that count braces end the call there."""
     assert stays("write_file", '{"path": "a}", "content": "}"}')
     assert stays("write_file", '{"content": "{[\\"}]", "path": "}}{{"}')
@@ -61,8 +61,8 @@ def test_f21_a_brace_in_a_string_ends_nothing() -> None:
     assert [values["command"] for _, values in argued("bash", two).values] == ["}{", "{}"]
 
 
-def test_f22_arrays_and_objects_come_as_strings() -> None:
-    """The list of tasks, or one task in it, is the JSON text of one."""
+def test_f22_arrays_and_objects_are_strings() -> None:
+    """A list of tasks, or one task in it, is written as JSON text."""
     tasks = [{"content": "a", "done": True}]
     todos = {"todos": tasks}
     assert mended("todowrite", json.dumps({"todos": json.dumps(tasks)})) == (todos, {"literal"})
@@ -75,8 +75,8 @@ def test_f22_arrays_and_objects_come_as_strings() -> None:
     assert stays("write_file", json.dumps({"path": "a", "content": json.dumps(tasks)}))
 
 
-def test_f23_an_object_comes_where_a_string_is_wanted() -> None:
-    """The content of a JSON file as the object that it holds."""
+def test_f23_an_object_is_in_place_of_a_string() -> None:
+    """The content of a JSON file is written as an object."""
     expected = {"path": "a", "content": '{"a": [1, null]}'}
     assert mended("write_file", '{"path": "a", "content": {"a": [1, null]}}') == (expected, {"text"})
     assert mended("write_file", '{"content": {"a": [1, null]}, "path": "a"}') == (expected, {"text"})
@@ -96,8 +96,8 @@ def test_f23_an_object_comes_where_a_string_is_wanted() -> None:
         ('{"maybe": "3"}', {"maybe": 3}),
     ],
 )
-def test_f24_numbers_and_booleans_come_as_strings(arguments: str, values: Any) -> None:
-    """Exact literals become what the schema wants, and only where it forbids the string."""
+def test_f24_numbers_and_booleans_are_strings(arguments: str, values: Any) -> None:
+    """Exact literals are converted to the schema's type, and only if it forbids the string."""
     assert mended("typed", arguments) == (values, {"literal"})
     assert stays("typed", '{"either": "10", "label": "true", "free": "1", "items": ["2"]}')
     for literal in ("ten", "yes", "1.5", "10 "):
@@ -105,7 +105,7 @@ def test_f24_numbers_and_booleans_come_as_strings(arguments: str, values: Any) -
         assert told == ({"count": literal}, set()) if literal != "10 " else told[0] == {"count": 10}
 
 
-def test_f25_empty_arguments_come_again_and_again() -> None:
+def test_f25_arguments_are_empty() -> None:
     """They are taken from a later chunk. If there is none, nothing is invented and the call is counted."""
     got = argued("bash", "{}")
     assert (got.calls, got.fixes, got.empty) == ([("bash", "{}")], (), 1)
@@ -145,7 +145,7 @@ def test_f26_a_call_without_arguments_has_none_at_all(arguments: Any) -> None:
     assert whole({"content": "<tool_call>now</tool_call>"}).calls == [("now", "{}")]
 
 
-def test_f27_the_same_object_comes_twice() -> None:
+def test_f27_the_same_object_is_sent_twice() -> None:
     """A second flush: one of them is kept. Two different objects are two calls."""
     for twice in (LS + LS, f"{LS}\n{LS}", LS + '{"command":"ls"}', LS + LS + LS):
         got = argued("bash", twice)
@@ -211,7 +211,7 @@ def test_f29_arguments_are_encoded_twice_or_not_at_all() -> None:
         ("{'command': 'a\\'b', 'timeout': '5',}", {"command": "a'b", "timeout": 5}, {"literals", "literal"}),
     ],
 )
-def test_f30_arguments_are_written_as_python_or_nearly_json(arguments: str, values: Any, fixes: set[str]) -> None:
+def test_f30_arguments_are_python_or_nearly_json(arguments: str, values: Any, fixes: set[str]) -> None:
     """Wrong quotation marks, commas, line ends and comments are repaired to strict JSON."""
     assert mended("bash", arguments) == (values, fixes)
     assert stays("bash", '{"command": "say “hi”, {\'a\': True,} // no comment"}')
@@ -228,7 +228,7 @@ def test_f31_there_is_text_around_the_arguments(before: str, behind: str) -> Non
     assert stays("bash", inside)
 
 
-def test_more_than_a_little_around_the_arguments_is_no_junk() -> None:
+def test_long_text_around_the_arguments_is_not_dropped() -> None:
     """A long text before the object means that it is not arguments. A long text after it is content."""
     assert argued("bash", "x" * 97 + LS).text == "bash" + "x" * 97 + LS
     assert argued("bash", f"{LS} and more").text == " and more"
@@ -291,6 +291,6 @@ def test_failures_of_the_arguments_come_together() -> None:
         {"path": "a", "content": "b"},
         {"opening_brace", "closers", "unwrapped", "key_spelling"},
     )
-    # C9: where this text was meant to end is not known.
+    # C9: the intended end of this text is unknown.
     refused = argued("write_file", '"args": {"path": "a", "content": {"b": 1}')
     assert (refused.calls, refused.text) == ([], 'write_file"args": {"path": "a", "content": {"b": 1}')

@@ -47,8 +47,8 @@ def test_f41_all_parallel_calls_have_index_0() -> None:
     assert whole({"content": None, "tool_calls": [entry("bash", LS + READ + PWD)]}).calls == three
 
 
-def test_calls_of_one_tool_that_others_would_take_too_keep_its_name() -> None:
-    """A repeated name after a complete object belongs to the next call."""
+def test_a_repeated_name_after_a_complete_object_begins_a_call() -> None:
+    """Otherwise the second call would be inferred to be another tool's."""
     again = [piece(0, "", "now"), piece(0, "{}"), piece(0, "", "now"), piece(0, "{}")]
     assert reply(*again).calls == [("now", "{}"), ("now", "{}")]
 
@@ -93,7 +93,7 @@ def test_f44_the_id_is_a_number() -> None:
 
 
 @pytest.mark.parametrize("later", ["a", ""])
-def test_f45_the_id_comes_on_every_delta(later: str) -> None:
+def test_f45_the_id_is_on_every_delta(later: str) -> None:
     """A translator would open a block for each. The call has its id once, and a later empty id is ignored."""
     got = reply(*in_pieces(0, "a", "bash", LS, later), *in_pieces(1, "b", "read", READ, later and "b"))
     assert (got.calls, got.ids, got.fixes) == ([("bash", LS), ("read", READ)], ("a", "b"), ("form", "form"))
@@ -114,7 +114,7 @@ def test_f46_the_id_changes_in_the_middle_of_a_call() -> None:
     assert (other.calls, other.ids) == ([("bash", LS), ("read", READ)], ("a", "b"))
 
 
-def test_f47_the_pieces_of_two_calls_come_in_turns() -> None:
+def test_f47_the_pieces_of_two_calls_alternate() -> None:
     """They are separated by index or, if it is missing or constant, by id."""
     one, two = in_pieces(0, "a", "bash", LS), in_pieces(1, "b", "read", READ)
     turns = [each for pair in zip(one, two, strict=True) for each in pair]

@@ -98,7 +98,7 @@ def is_refused(name: str, text: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", INNER)
-def test_marks_without_a_backslash_are_the_strings_own(inner: str) -> None:
+def test_unescaped_marks_inside_a_string_belong_to_it(inner: str) -> None:
     for name, values in (
         ("write", {"path": "a", "content": inner}),
         ("write", {"content": inner, "path": "a"}),
@@ -135,7 +135,7 @@ def test_three_marks_are_one_delimiter(inner: str) -> None:
         ("bash", '{"command": ""}'[:-2] + '""}'),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_refused(name: str, text: str) -> None:
+def test_text_with_two_readings_is_refused(name: str, text: str) -> None:
     assert is_refused(name, text)
 
 
@@ -146,7 +146,7 @@ LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
 @pytest.mark.slow
 @pytest.mark.parametrize("end", LOOKS_LIKE_AN_END)
 @pytest.mark.parametrize("behind", [" -l", ' | wc "-l', "} c"])
-def test_what_looks_like_the_end_of_an_object_is_none_if_a_string_goes_on_behind_it(end: str, behind: str) -> None:
+def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, behind: str) -> None:
     """Only the end of the call decides; the text after the brace is not prose."""
     inner = f"ls{end}{behind}"
     paired = inner.count('"') % 2 == 0
@@ -178,13 +178,13 @@ def test_what_looks_like_the_end_of_an_object_is_none_if_a_string_goes_on_behind
 @pytest.mark.parametrize(
     "behind", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
 )
-def test_what_goes_on_behind_the_object_is_no_text(name: str, object_: str, behind: str) -> None:
+def test_a_string_that_continues_after_the_object_is_not_content(name: str, object_: str, behind: str) -> None:
     assert is_refused(name, object_ + behind)
 
 
 @pytest.mark.parametrize("object_", ["{}", '{"timeout": 5}', '{"command": "ls"}', '{"command": "ls", "timeout": 5}'])
 @pytest.mark.parametrize("behind", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
-def test_prose_behind_the_object_is_content(object_: str, behind: str) -> None:
+def test_prose_after_the_object_is_content(object_: str, behind: str) -> None:
     """It contains none of the object's own quotation marks, so it cannot be part of a string."""
     got = argued("bash", object_ + behind, tools=TOOLS)
     assert (got.calls, got.text, got.error) == ([("bash", object_)], behind, "")
@@ -203,14 +203,14 @@ def test_prose_behind_the_object_is_content(object_: str, behind: str) -> None:
         ("write", '{"path": "a", "content": "b"}, {"path": "c", "content": "d"}'),
     ],
 )
-def test_several_objects_are_no_call(name: str, text: str) -> None:
+def test_several_objects_are_not_a_call(name: str, text: str) -> None:
     assert is_refused(name, text)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", ["f(", "say ", "x = {", "", 'a "b" c('])
 @pytest.mark.parametrize("outer", ["z", "", 'say "hi" ', "{"])
-def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no_reading(
+def test_an_outer_key_that_is_twice_after_a_nested_string_is_refused(
     inner: str, outer: str
 ) -> None:
     """The string and everything around it may end before the first or the second of them."""
@@ -224,7 +224,7 @@ def test_an_outer_keys_opener_that_stands_twice_behind_a_nested_string_leaves_no
 
 
 @pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', "[TOOL_CALLS]note"])
-def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str) -> None:
+def test_closers_after_a_nested_string_may_be_ambiguous_in_text(before: str) -> None:
     behind = "}</tool_call>" if before.startswith("<") else ""
     right = '{"note": {"text": "f("}, "path": "p"}'
     twice = '{"note": {"text": "f("}, "path": "z")"}, "path": "p"}'
@@ -246,14 +246,14 @@ def test_what_may_close_more_than_a_nested_string_stays_text_in_text(before: str
         '{label: "a", count: 5, unit: "c", count: 5}',
     ],
 )
-def test_a_key_that_stands_twice_in_what_needs_a_repair_leaves_no_reading(text: str) -> None:
+def test_a_key_that_is_twice_in_broken_arguments_is_refused(text: str) -> None:
     """Everything between them may be part of the preceding string."""
     assert is_refused("add", text)
 
 
 @pytest.mark.parametrize("inner", INNER)
 @pytest.mark.parametrize("end", ["", '"'])
-def test_a_string_that_broke_off_is_never_ended(inner: str, end: str) -> None:
+def test_a_truncated_string_is_never_completed(inner: str, end: str) -> None:
     """Otherwise half a file with finish `stop` would look like success. An inner quotation mark is not an end."""
     text = '{"path": "p", "content": "' + inner.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     assert is_refused("write", text.replace("\r", "\\r") + (' \\"x' if end else ""))
@@ -262,7 +262,7 @@ def test_a_string_that_broke_off_is_never_ended(inner: str, end: str) -> None:
 @pytest.mark.parametrize(
     "cut", ['say "hi', 'say "hi" and', 'f("}', "x = {", 'x = {"a": "b"}', 'x = {"a": 1}; y', 'x = ["a", "b"]}']
 )
-def test_a_string_with_marks_that_broke_off_is_never_ended(cut: str) -> None:
+def test_a_truncated_string_with_unescaped_marks_is_never_completed(cut: str) -> None:
     text = '{"path": "p", "content": "' + cut
     if cut == 'f("}':
         # This is a complete object.
@@ -273,7 +273,7 @@ def test_a_string_with_marks_that_broke_off_is_never_ended(cut: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", INNER)
-def test_what_needs_no_repair_stays_byte_for_byte(inner: str) -> None:
+def test_valid_arguments_are_unchanged(inner: str) -> None:
     """C1."""
     for values in ({"path": "a", "content": inner}, {"content": inner, "path": "a", "mode": ""}):
         for indent in (None, 2):
@@ -281,7 +281,7 @@ def test_what_needs_no_repair_stays_byte_for_byte(inner: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "x", " ", None])
-def test_a_read_stays_a_read(content: Any) -> None:
+def test_a_read_is_never_turned_into_a_write(content: Any) -> None:
     text = json.dumps({"path": "a", "content": content})
     assert kept("read", text, tools=TOOLS)
     (block,) = in_messages("read", text)["content"]
@@ -289,8 +289,8 @@ def test_a_read_stays_a_read(content: Any) -> None:
 
 
 @pytest.mark.parametrize("reason", ["repetition", "abort_soon", "model_length", "max_tokens", "unknown"])
-def test_a_finish_that_is_not_known_to_be_natural_is_a_cut(reason: str) -> None:
-    """C4: it stays, and nothing is completed; Messages says `max_tokens`, and the audit which it was."""
+def test_an_unknown_finish_reason_counts_as_a_cut(reason: str) -> None:
+    """C4: it is kept, and nothing is completed. Messages says `max_tokens`, and the audit has the server's reason."""
     for text in ('{"path": "a", "content": "b', '{"path": "a", "content": "b"', '{"path": "a'):
         got = argued("write", text, finish=reason, tools=TOOLS)
         assert (got.arguments, got.finish, got.fixes) == ((text,), reason, ("cut",))
@@ -301,7 +301,7 @@ def test_a_finish_that_is_not_known_to_be_natural_is_a_cut(reason: str) -> None:
 @pytest.mark.parametrize(
     "reason", ["stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn"]
 )
-def test_natural_finishes_complete_what_lacks_closers_only(reason: str) -> None:
+def test_natural_finishes_add_missing_closers_only(reason: str) -> None:
     got = argued("write", '{"path": "a", "content": "b"', finish=reason, tools=TOOLS)
     assert got.values == [("write", {"path": "a", "content": "b"})]
     assert got.finish == "tool_calls"

@@ -15,7 +15,7 @@ WRITTEN = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
 
 
 @pytest.mark.parametrize("finish", ["stop", "function_call", "eos", "end_turn"])
-def test_f54_stop_although_there_are_calls(finish: str) -> None:
+def test_f54_the_finish_is_stop_although_there_are_calls(finish: str) -> None:
     """The client would not run them. The finish reason becomes `tool_calls`, once, at the end."""
     for got in (
         streamed(CALL, ends(finish)),
@@ -28,7 +28,7 @@ def test_f54_stop_although_there_are_calls(finish: str) -> None:
     assert is_untouched(CALL, ends("tool_calls")) and whole_is_untouched(MESSAGE)
 
 
-def test_f55_tool_calls_although_there_are_none() -> None:
+def test_f55_the_finish_is_tool_calls_without_a_call() -> None:
     """The client would wait for results. The finish reason becomes `stop`, and the text is kept."""
     for got in (
         streamed(says("Hi."), ends("tool_calls")),
@@ -58,14 +58,14 @@ def test_f56_a_truncated_call_keeps_its_finish(cut: str, reason: str) -> None:
     assert f'"finish_reason": "{reason}"'.encode() in early and early.endswith(b"data: [DONE]\n\n")
 
 
-def test_half_of_a_call_that_was_not_opened_stays_text() -> None:
+def test_a_truncated_call_without_its_opener_stays_text() -> None:
     """No closer is added to a truncated call, even if other damage would be repaired."""
     for name, cut in (("bash", '"command": "ls"'), ("", '{"command": "ls"'), ("", '{"command": "l')):
         got = argued(name, cut, finish="length")
         assert (got.calls, got.text, got.finish, got.fixes) == ([], name + cut, "length", ("no_call",))
 
 
-def test_half_of_a_call_in_text_stays_text() -> None:
+def test_a_truncated_call_in_text_stays_text() -> None:
     """Text that was cut in the middle of a call is not a call."""
     for text in (WRITTEN[:-4], WRITTEN[:-20], call_json("bash", command="ls")):
         for got in (streamed(says(text), ends("length")), whole({"content": text}, "length")):

@@ -50,7 +50,7 @@ def both_ways(name: Any, arguments: str, **task: Any) -> Got:
         *("repo_browser.bash", " bash\n", "bash<|channel|>commentary", "bash</arg_value>", "functions.Bash:7"),
     ],
 )
-def test_f36_a_name_is_not_quite_an_offered_one(name: str) -> None:
+def test_f36_a_name_is_nearly_an_offered_one(name: str) -> None:
     """Letter case, known prefixes and suffixes, token residue and separators are corrected if only one tool matches."""
     got = both_ways(name, LS)
     assert (got.calls, got.ids, got.text) == ([("bash", LS)], ("a",), "")
@@ -98,14 +98,14 @@ def test_f38_the_name_follows_the_arguments() -> None:
     for deltas in late:
         got = streamed(*map(calls, deltas), ends("tool_calls"))
         assert (got.calls, got.ids, got.text, got.fixes) == ([("bash", LS)], ("a",), "", ("form",))
-    # These accept the same keys, so that only the names tell them apart.
+    # These accept the same keys, so only their names distinguish them.
     two = [piece(0, '{"filePath": "a"}', id="a"), piece(1, '{"filePath": "b"}', id="b")]
     named = [piece(1, name="delete"), piece(0, name="read")]
     got = streamed(calls(*two), calls(*named), ends("tool_calls"), tools=AGENT)
     assert sorted(got.values) == [("delete", {"filePath": "b"}), ("read", {"filePath": "a"})]
 
 
-def test_f39_the_name_comes_again_and_again() -> None:
+def test_f39_the_name_is_repeated_or_in_pieces() -> None:
     """On every delta, in pieces, growing, or doubled: the client receives it once."""
     repeated: list[list[dict[str, Any]]] = [
         [piece(0, LS[:5], "bash", "a"), piece(0, LS[5:9], "bash"), piece(0, LS[9:], "bash", "a")],

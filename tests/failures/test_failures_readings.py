@@ -20,10 +20,10 @@ pytestmark = pytest.mark.once
 
 TEXT = {"type": "string"}
 HERMES = WRAPPERS["Hermes"]
-# An object, an array and what else may stand where the schema wants a string.
+# Values in place of a string that the schema requires.
 OBJECTS = ('{"a": {"b": 1}}', '{"a": [{"b": "c"}]}', '{"a": {}}', '{"a": "b"}', '{\n  "name": "x",\n  "v": {"w": 1}\n}')
 ARRAYS = ('[{"a": 1}]', '["a", "b"]', "[[1], [2]]")
-# The places where a string is wanted, each with the text before it and what closes it.
+# Notations with a string, each as the text before it and after it.
 STRING_PLACES = (
     ("write", '{"path": "p", "content": ', "}"),
     ("write", '{"content": ', "}"),
@@ -61,11 +61,11 @@ def test_an_object_in_place_of_a_string_is_its_text(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", OBJECTS)
-def test_an_object_that_ended_before_the_next_key_is_its_text_whatever_is_missing_behind_it(value: str) -> None:
+def test_an_object_that_ended_before_the_next_key_is_its_text_if_later_closers_are_missing(value: str) -> None:
     meant = json.dumps(json.loads(value))
     text = f'{{"content": {value}, "path": "p"'
     assert is_right("write", {"content": meant, "path": "p"}, text)
-    # Of these the end is not known: all that follows may be a part.
+    # Their end is unknown: all text after them may belong to them.
     assert is_refused("write", f'{{"content": {value[:-1]}, "path": "p"}}')
 
 
@@ -111,8 +111,8 @@ NUMBERS: ToolSet = offered(
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"])
 @pytest.mark.parametrize("key", ["text", "ratio", "maybe", "free", "rows"])
-def test_a_word_that_is_no_number_in_json_leaves_no_reading(key: str, word: str) -> None:
-    """C9: numbers and literals keep their value, and null is another one."""
+def test_a_word_that_is_not_json_is_not_read_as_a_number(key: str, word: str) -> None:
+    """C9: numbers and literals keep their value, and null would change it."""
     for value in (word, f"[{word}]", f'{{"a": {word}}}'):
         for text in (f'{{"{key}": {value}}}', f'{{"{key}": {value}, "x": 1}}', f"{{'{key}': {value},}}"):
             got = argued("put", text, tools=NUMBERS)
@@ -195,8 +195,8 @@ COMMANDS = ('dir "{}"', '"{}"', 'copy "a b" {} /y', 'type "{}" > "x y"')
 @pytest.mark.slow
 @pytest.mark.parametrize("path", WINDOWS)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_path_with_single_backslashes_in_a_string_without_any_leaves_no_reading(command: str, path: str) -> None:
-    """Whoever wrote no backslash before a mark wrote none before a backslash either; yet the path's may be escapes."""
+def test_a_path_with_single_backslashes_next_to_unescaped_marks_is_refused(command: str, path: str) -> None:
+    """The model escaped no quotation mark, so its backslashes may be escapes or parts of the path."""
     told = command.format(path)
     written = cycle((HERMES, WRAPPERS["DeepSeek V3.1"]))
     for name, text in (
@@ -238,7 +238,7 @@ CODE = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", CODE)
-def test_the_escapes_of_code_are_read_beside_marks_without_any(code: str) -> None:
+def test_escapes_in_code_are_read_next_to_unescaped_marks(code: str) -> None:
     meant = json.loads('"' + code.replace('"', '\\"') + '"')
     for name, key, before in (("bash", "command", ""), ("write", "content", '"path": "p", ')):
         text = f'{{{before}"{key}": "{code}"}}'

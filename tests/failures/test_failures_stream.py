@@ -44,7 +44,7 @@ PROSE = [
 
 
 def test_f64_chunks_that_say_nothing() -> None:
-    """Empty deltas, signs of life, lists of no calls end a client's text part. What says something stays."""
+    """Empty deltas, heartbeats and empty lists of calls would end a client's text part. Others are kept."""
     nothing = [
         chunk(delta()),
         chunk(delta(content="")),
@@ -77,7 +77,7 @@ def test_f65_an_error_comes_in_the_middle_of_a_stream() -> None:
 
 
 def _all_of(data: bytes) -> bytes:
-    """What a client gets for the bytes of a stream over HTTP."""
+    """Return a client's bytes for a stream received over HTTP."""
     with Upstream(stream(data, b"", ended=False)) as server:
         given: bytes = Inside()(server.url).post(CHAT, json=chat(tools=OFFERED)).data
     return given
@@ -110,7 +110,7 @@ def test_f66_the_bytes_come_in_any_framing() -> None:
     assert is_untouched(says("y" * 200_000), ends())
 
 
-def test_f67_repeated_chunks_are_no_repetition() -> None:
+def test_f67_repeated_chunks_are_kept() -> None:
     """Repeated chunks are intended: nothing is removed because it looks alike."""
     words = [says("ha"), says("ha"), says("ha"), says("\n"), says("\n")]
     assert is_untouched(*words, ends())
@@ -166,7 +166,7 @@ def test_f69_the_upstream_breaks_off(inside: Inside, ending: list[Any], called: 
 
 
 def test_f70_the_call_is_in_the_reasoning() -> None:
-    """A model that never left it: only where the reply is nothing else, and the call is whole and ends it."""
+    """The model never ended its reasoning. The call counts only if it ends a reply without other text."""
     thought = f"I should look.\n{STRONG}"
     for key in ("reasoning", "reasoning_content"):
         for size in (5, 1000):
@@ -184,7 +184,7 @@ def test_f70_the_call_is_in_the_reasoning() -> None:
     "thought", [*PROSE, f"I could write\n{STRONG}\nbut I will not.", call_json("bash", command="ls"), STRONG[:-30]]
 )
 def test_f71_prose_in_the_reasoning_is_no_call(thought: str) -> None:
-    """Not where it is quoted, half, goes on, or is followed by an answer."""
+    """It is quoted or incomplete, or is followed by more reasoning or by an answer."""
     thinks = chunk(delta(reasoning=thought))
     assert is_untouched(thinks, ends())
     assert is_untouched(thinks, says("The answer."), ends())

@@ -33,7 +33,7 @@ def engine_for(name: str) -> Engine:
 
 
 def as_messages(name: str, parts: Iterable[bytes]) -> bytes:
-    """What a Messages client gets of a recorded chat stream in these parts."""
+    """Return a Messages client's bytes for a recorded chat stream that arrives in these parts."""
     reply = StreamReply(engine_for(name), MessagesDialect(ReplyOptions("m")).writer(expand=False), fail)
     given = b"".join(reply.receive(part) for part in parts)
     given += b"" if reply.failure else reply.finish()
@@ -46,8 +46,8 @@ def calls_in(message: dict[str, Any]) -> list[tuple[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", test_recordings.STREAMS)
-def test_a_recorded_chat_stream_leaves_as_one_of_the_api(name: str) -> None:
-    """F93: strictly, with the calls and the words that a chat client has, the same at every cut."""
+def test_a_recorded_chat_stream_becomes_a_messages_stream(name: str) -> None:
+    """F93: it is valid, has a chat client's calls and text, and is the same at every cut."""
     data = (test_recordings.FOLDER / name).read_bytes()
     given = as_messages(name, [data])
     message = check_stream(given)
@@ -68,7 +68,7 @@ def test_a_recorded_chat_stream_leaves_as_one_of_the_api(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", test_recordings.WHOLES)
-def test_a_recorded_whole_chat_answer_leaves_as_one_of_the_api(name: str) -> None:
+def test_a_recorded_whole_chat_answer_becomes_a_message(name: str) -> None:
     data = (test_recordings.FOLDER / name).read_bytes()
     answer = read_whole(data)
     message = check_message(answer_as_answer(data, answer, engine_for(name), MessagesDialect(ReplyOptions("m"))))

@@ -70,7 +70,7 @@ def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: s
     ],
     ids=["package.json", "not offered", "a name alone"],
 )
-def test_defect_5_json_with_a_name_is_no_call_unless_it_was_offered(inside: Inside, said: str, streamed: bool) -> None:
+def test_defect_5_json_with_a_name_is_a_call_only_if_it_was_offered(inside: Inside, said: str, streamed: bool) -> None:
     events = [ROLE, text(said), finish(), DONE]
     body = json.dumps(completion(said)).encode()
     with Upstream(stream(*events) if streamed else [answer(body)]) as server:
@@ -82,8 +82,8 @@ def test_defect_5_json_with_a_name_is_no_call_unless_it_was_offered(inside: Insi
 
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("whole", [True, False])
-def test_defect_7_usage_is_sent_only_to_those_who_ask(inside: Inside, asked: bool, whole: bool) -> None:
-    """F61; as a stream of the server, and as one that is made of a whole answer."""
+def test_defect_7_usage_is_sent_only_on_request(inside: Inside, asked: bool, whole: bool) -> None:
+    """F61: in a server's stream, and in a stream that the proxy creates from a whole answer."""
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
     script = whole_reply("a") if whole else stream(ROLE, text("a"), finish(), USAGE, DONE)
     with Upstream(script) as server:

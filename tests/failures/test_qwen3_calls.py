@@ -21,9 +21,9 @@ DATA = json.loads(Path(__file__).with_name("qwen3_calls.json").read_text("utf-8"
 
 CHAT = "/v1/chat/completions"
 OPENCODE = DATA["OPENCODE"]
-# What the guide infers from which keys, in its order.
+# The names that the guide infers from keys, in its order.
 TABLE: list[tuple[str, dict[str, Any]]] = [*map(tuple, DATA["TABLE"])]
-# What the rules of the guide add to those.
+# The values that the guide's rules add to them.
 ADDED = {"bash": {"description": "Execute the given shell command"}, "glob": {"path": "."}}
 
 
@@ -50,13 +50,13 @@ def answered(inside: Inside, *messages: dict[str, Any], finish: str = "tool_call
 
 
 def calls_of(choice: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The calls of a choice of a whole answer, with their arguments as values."""
+    """Return the calls of a choice of a whole answer, with parsed arguments."""
     found = [call["function"] for call in choice["message"].get("tool_calls") or ()]
     return [(each["name"], json.loads(each["arguments"])) for each in found]
 
 
 def values_of(seen: Any) -> list[tuple[str, Any]]:
-    """The calls of a stream, with their arguments as values."""
+    """Return the calls of a stream, with parsed arguments."""
     return [(name, json.loads(arguments)) for name, arguments in seen.calls]
 
 
@@ -90,7 +90,7 @@ def test_defect_7_every_choice_of_a_whole_answer_is_repaired(inside: Inside) -> 
     assert [each["finish_reason"] for each in found] == ["tool_calls", "tool_calls", "stop"]
 
 
-def test_defect_9_without_tools_nothing_is_touched(inside: Inside) -> None:
+def test_defect_9_without_tools_nothing_is_changed(inside: Inside) -> None:
     said = "<function=glob><parameter=pattern>*</parameter></function>"
     odd = chunk(delta(0, tool_calls=[piece(0, '{"todos": "[]"', "todowrite")]))
     events = [ROLE.raw, says(said).raw, odd.raw, ends("stop").raw, DONE]

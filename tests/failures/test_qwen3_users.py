@@ -1,6 +1,6 @@
-"""What users of qwen3-call-patch-proxy have and rely on: their file loads as it is and means what their guide says.
+"""Rules files of qwen3-call-patch-proxy load unchanged, and their rules act as its guide says.
 
-The scenarios are the tables and examples of that guide, in its order; here a rule is applied by itself.
+The cases are the tables and examples of that guide, in its order. Each rule is applied alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFERED = ToolSet(Tool(name, {}) for name in ("bash", "read", "write"))
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No rules file of this machine counts."""
+    """Ignore the rules files of this machine."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "rules.yaml")
 
@@ -36,29 +36,29 @@ def policy_of(text: str) -> Policy:
 
 
 def called(policy: Policy, name: str, values: JsonObject) -> tuple[str, JsonObject]:
-    """A call after all the rules for its tool."""
+    """Return a call after all rules for its tool."""
     for rule in rules_for((*policy.rules, *policy.fallback_rules), name, case_sensitive=policy.case_sensitive):
         name, values = apply_rule(rule, name, values, OFFERED)
     return name, values
 
 
-def test_the_file_loads_as_it_is_and_its_settings_hold() -> None:
+def test_the_file_loads_unchanged_and_its_settings_apply() -> None:
     Path("rules.yaml").write_text(FILE)
     settings, rules = load({}, {})
     assert (settings.hold_timeout, settings.max_held) == (120.0, 1048576)
     assert (settings.detailed_logging, settings.case_sensitive_tools) == (True, False)
     policy = rules.policy("Qwen3-Coder")
     assert len(policy.rules) == 11 and policy.fallback_rules == ()
-    # A call without a name may be told by their table; nothing else differs from the built-in rules.
+    # Their table may name a call without a name. Nothing else differs from the built-in rules.
     assert policy == Policy(rules=policy.rules, infer_from_legacy_table=True)
     assert rules.clients and rules.profile("m", "").parse == "auto"
 
 
 @pytest.mark.parametrize("name", ["Bash", "BASH", "bash"])
-def test_tools_are_named_in_any_letter_case_and_keep_their_own(name: str) -> None:
+def test_rules_match_names_in_any_letter_case_and_keep_the_case(name: str) -> None:
     values: JsonObject = {"command": "ls"}
-    told, changed = called(policy_of(FILE), name, values)
-    assert (told, changed["description"]) == (name, "Execute the given shell command")
+    result, changed = called(policy_of(FILE), name, values)
+    assert (result, changed["description"]) == (name, "Execute the given shell command")
     assert called(policy_of(FILE.replace("_tools: false", "_tools: true")), "Bash", values) == ("Bash", values)
 
 
@@ -71,7 +71,7 @@ def test_a_call_that_needs_no_rule_stays_the_same_object(name: str, values: Json
     assert called(policy_of(FILE), name, values)[1] is values
 
 
-# What these rules write is no model's, and no schema's either: no built-in rule does it.
+# These rules write values that neither the model nor a schema gave. No built-in rule does that.
 FILLED_IN = [case for case in BUILT_IN[:8] if case[0] in ("bash", "glob", "task")]
 
 
@@ -87,21 +87,21 @@ def test_the_built_in_rules_are_the_same_and_guarded(
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), FILLED_IN)
 def test_c9_no_built_in_rule_invents_a_value(name: str, values: JsonObject, new_name: str, after: JsonObject) -> None:
-    """Who wants that has it in a file."""
+    """Users who want it add a rule to their own file."""
     policy = load({}, {})[1].policy("m")
     assert rules_for(policy.fallback_rules, name, case_sensitive=False) == ()
     assert called(policy_of(FILE), name, values) == (new_name, after)
 
 
 def test_c9_what_a_built_in_rule_writes_the_schema_lists() -> None:
-    """The values that its condition itself checks against."""
+    """It writes only values that its own condition checks."""
     for rule in load({}, {})[1].policy("m").fallback_rules:
         assert rule.action != "set_default" or rule.condition == "invalid_enum"
 
 
 @pytest.mark.parametrize("content", ["b", "", " ", None, {"a": 1}, ["b"]])
 def test_c9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
-    """A read that came with a content is a read all the same: the content may be empty, and the file with it."""
+    """A read with content stays a read: as a write, an empty content would empty the file."""
     policy = load({}, {})[1].policy("m")
     assert not [rule for rule in policy.fallback_rules if rule.action in ("rename_tool", "convert_tool_to_write")]
     values: JsonObject = {"filePath": "a", "content": content}

@@ -1,4 +1,4 @@
-"""Real servers' responses through the whole sans-IO half: repaired if they need it, unchanged otherwise."""
+"""Real servers' responses, without I/O: repaired if they need it, otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FOLDER = Path(__file__).parents[1] / "recordings"
 HI = {"path": "a.txt", "content": "hi\n"}
 SHORT = {"path": "a.txt", "content": "hi"}
 HO = {"path": "b.txt", "content": "ho"}
-# What the model said, by script: the calls that must reach the client.
+# The calls that must reach the client, by script.
 SAID = {"hermes": [HI], "toolstag": [HI], "two": [HI, HO], "coder": [SHORT], "fence": [SHORT], "plain": []}
 AGENTS = {"openclaw": OPENCLAW, "opencode": OPENCODE, "qwen": QWEN_CODE}
-# What a server's own parser swallowed: nothing of it reached the proxy.
+# Calls that a server's own parser swallowed, so the proxy never received them.
 SWALLOWED = {
     ("vllm-0.32.0-hermes", "coder", "stream"),
     ("vllm-0.32.0-qwen3_xml", "hermes", "stream"),
@@ -82,7 +82,7 @@ def fail(error: Exception) -> None:
 
 
 def through(name: str, parts: Iterable[bytes]) -> bytes:
-    """What the client gets of a recorded stream in these parts."""
+    """Return the client's bytes for a recorded stream that arrives in these parts."""
     reply = reply_for(name)
     given = b"".join(reply.receive(part) for part in parts) + reply.finish()
     return given + reply.fail(reply.failure) if reply.failure else given
@@ -94,7 +94,7 @@ def events_of(data: bytes) -> tuple[sse.ServerSentEvent, ...]:
 
 
 def gathered(data: bytes) -> tuple[str, list[tuple[str, str]], list[str], bool]:
-    """A client's view of a stream: text, calls (name, joined arguments), finish reasons, and whether it ended well."""
+    """Return a client's view of a stream: text, calls (name, joined arguments), finish reasons, and success."""
     text, finishes = "", []
     calls: dict[int, list[str]] = {}
     events = events_of(data)
@@ -139,7 +139,7 @@ def test_a_recorded_stream_gives_the_calls_that_the_model_made(name: str) -> Non
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_clean_recording_is_unchanged(name: str) -> None:
-    """Contract C1: text, reasoning, arguments and finish are the same, and nearly all events are the very bytes."""
+    """Contract C1: text, reasoning, arguments and finish are unchanged, and so are the bytes of nearly all events."""
     data = (FOLDER / name).read_bytes()
     given = through(name, [data])
     if not clean(name, data):
@@ -156,22 +156,22 @@ def test_a_clean_recording_is_unchanged(name: str) -> None:
     assert sum(raw not in same for raw in came) <= len(came) // 20 + 1
 
 
-def test_log_probabilities_of_a_call_leave_in_the_order_of_its_tokens() -> None:
-    """C1: those of the tokens that vLLM's parser reads, and says nothing of yet, come between the call's own chunks."""
+def test_log_probabilities_of_a_call_are_sent_in_the_order_of_its_tokens() -> None:
+    """C1: those of tokens that vLLM's parser has read but not sent yet come between the call's own chunks."""
     name = "vllm-0.32.0-hermes/hermes-chat-stream-logprobs-200.txt"
     data = (FOLDER / name).read_bytes()
     assert tokens(through(name, [data])) == tokens(data) != []
 
 
 def tokens(data: bytes) -> list[str]:
-    """The tokens of a stream, as its log probabilities name them."""
+    """Return the tokens of a stream, as its log probabilities name them."""
     events = [json.loads(event.data) for event in events_of(data) if event.data and event.data != b"[DONE]"]
     told = [choice.get("logprobs") or {} for body in events for choice in body.get("choices") or []]
     return [each["token"] for one in told for each in one.get("content") or ()]
 
 
 def clean(name: str, data: bytes) -> bool:
-    """True if nothing has to be repaired: no call in the text, no error, and structured arguments that are objects."""
+    """Return whether nothing needs a repair: no call in the text, no error, and only objects as arguments."""
     script = Path(name).name.removeprefix("named-")[:1] if "named-" in name else Path(name).name.split("-")[0]
     plain = script in ("plain", "essay")
     in_text = script.endswith(("toolstag", "fence", "_tools", "_two")) or ("-none-" in name and not plain)
@@ -180,7 +180,7 @@ def clean(name: str, data: bytes) -> bool:
 
 
 def quiet(event: sse.ServerSentEvent) -> bool:
-    """True if an event has no call."""
+    """Return whether an event has no call."""
     body = json.loads(event.data) if event.data and event.data != b"[DONE]" else {}
     return not any(choice["delta"].get("tool_calls") for choice in body.get("choices") or [])
 

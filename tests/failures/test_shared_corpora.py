@@ -1,4 +1,4 @@
-"""The third parties' corpora: what other projects test their parsers with, and malformed calls from public reports.
+"""Corpora of third parties: test data of other projects' parsers, and malformed calls from public reports.
 
 They are no part of the repository. The variable TESTS_SHARED names the folder that holds `corpora/*.jsonl`, else
 `shared` beside the repository does. Their `content` follows other servers' ideas of blanks and reasoning: of that only
@@ -27,7 +27,7 @@ FOLDER = SHARED / "corpora"
 
 
 def load() -> list[dict[str, Any]]:
-    """The rows that have a text; those of templates that could not be rendered have none."""
+    """Return the rows that have a text. Rows of templates that could not be rendered have none."""
     lines = (line for path in sorted(FOLDER.glob("*.jsonl")) for line in path.read_text("utf-8").split("\n") if line)
     return [row for row in map(json.loads, lines) if row["text"] is not None]
 
@@ -38,7 +38,7 @@ WITHOUT = [pytest.param(row["text"], id=row["id"]) for row in ROWS if not row.ge
 
 
 def test_the_corpora_are_here() -> None:
-    """Where they are not, nothing below runs: that must not pass unseen in CI."""
+    """Without them nothing below runs, which must fail in CI."""
     if not ROWS and "CI" not in os.environ:
         pytest.skip(f"no corpora in {FOLDER}: {VARIABLE} names the folder that holds `corpora/*.jsonl`")
     assert ROWS, f"no corpora in {FOLDER}: set {VARIABLE} to the folder that holds `corpora/*.jsonl`"
@@ -48,7 +48,7 @@ def test_the_corpora_are_here() -> None:
 @pytest.mark.slow
 @each_case("row", WITH_TOOLS)
 def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
-    """C3; calls as the client has them."""
+    """C3."""
     tools = read_tools(row["tools"])
     expected = exact([(call["name"], call["arguments"]) for call in row["calls"]])
     content = (row["content"] or "").strip() if row["calls"] else ""
@@ -60,7 +60,7 @@ def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
 
 @each_case("text", WITHOUT)
 def test_without_tools_each_text_stays_text(text: str) -> None:
-    """C3: nothing is parsed, whatever it looks like."""
+    """C3: nothing is parsed."""
     for cut in all_cuts(text):
         seen = view(run([*map(says, cut), ends()], Engine(Task(tools=None, seed=SEED))))[0]
         assert (seen.text, seen.calls, seen.finish) == (text, [], "stop"), cut

@@ -1,4 +1,4 @@
-"""Structured calls as data: our own rows and reports from the field, at every cut, in each dialect, and whole.
+"""Structured calls as data: our own rows and reports from the field, streamed at every cut in each dialect, and whole.
 
 The reports are not part of the repository: `tests.support.shared` says where they are.
 """
@@ -21,7 +21,7 @@ CORPORA = Path(__file__).parents[1] / "corpora"
 
 
 def rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file that have deltas; none if it is missing."""
+    """Return the rows of a file that have deltas. A missing file has none."""
     lines = file.read_text("utf-8").split("\n") if file.exists() else []
     return [row for row in (json.loads(line) for line in lines if line) if "deltas" in row]
 
@@ -37,7 +37,7 @@ def test_the_reports_are_here() -> None:
 
 
 def tools(row: dict[str, Any]) -> ToolSet:
-    """The tools of a row; our own rows share theirs."""
+    """Return the tools of a row. Our own rows share one list."""
     own = json.loads((CORPORA / "tools.json").read_text("utf-8"))["agent"]
     return read_tools(row.get("tools") or [{"type": "function", "function": one} for one in own])
 
@@ -60,14 +60,14 @@ def as_expected(got: Got, expect: dict[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ROWS])
-def test_structured_calls_are_as_they_were_meant(row: dict[str, Any]) -> None:
+def test_streamed_calls_are_as_expected(row: dict[str, Any]) -> None:
     allowed = row["expect"].get("any_of", [row["expect"]])
     got = of_bytes(body(row), cuts=1, tools=tools(row))
     assert any(as_expected(got, each) for each in allowed), got
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in ROWS if "message" in row])
-def test_whole_answers_say_the_same(row: dict[str, Any]) -> None:
+def test_calls_of_whole_answers_are_as_expected(row: dict[str, Any]) -> None:
     allowed = row["expect"].get("any_of", [row["expect"]])
     got = whole(row["message"], row.get("finish", "stop"), tools=tools(row))
     assert any(as_expected(got, each) for each in allowed), got

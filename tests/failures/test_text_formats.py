@@ -1,4 +1,4 @@
-"""The project's own corpus: calls in every text format, correct and nearly so, with the same result at every split."""
+"""The project's own corpus: correct and broken calls in every text format, with the same result at every split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Call(TypedDict):
 
 
 class Row(TypedDict):
-    """One reply: what the model wrote, and what must come of it."""
+    """A reply: the model's text, and the expected result."""
 
     id: str
     format: str
@@ -36,7 +36,7 @@ class Row(TypedDict):
     evidence: Literal["strong", "weak", "none"]
 
 
-# The formats whose calls are JSON, Python or a notation of their own.
+# The formats with calls in JSON, Python or their own notation.
 JSON_FORMATS = (
     *("hermes", "qwen25", "qwen25_tools", "qwen3", "granite4", "ernie45", "longcat", "minimax_m1", "nemotron_nano_v2"),
     *("mimo_vl", "bielik", "reka", "smollm3", "nanbeige3", "falcon", "kolibri", "trinity", "exaone", "internlm2"),
@@ -48,19 +48,19 @@ JSON_FORMATS = (
     *("pythonic", "llama4_pythonic", "olmo3", "lfm2", "minicpm3"),
     *("gemma4", "functiongemma", "kimi_k3", "plamo3"),
 )
-# The formats whose arguments are tags.
+# The formats with arguments in tags.
 TAG_FORMATS = (
     *("qwen3_coder", "seed_oss", "mimo", "minimax_m2", "deepseek_v32", "deepseek_v4", "deepseek_v41", "gigachat35"),
     *("muse", "dots", "step3", "beam", "minicpm5", "anthropic", "glm45", "glm47", "ling3", "hy_v3", "k2_horizon"),
     *("iquest_q1", "minimax_m3"),
 )
-# These models write one call a reply.
+# These models write one call per reply.
 ONE_CALL = ("gigachat3", "gigachat31", "glm4_0414")
 FAILURES = tuple(f"F{number}" for number in range(1, 19))
 
 
 def load() -> list[Row]:
-    """All rows of the folder, whoever wrote the file."""
+    """Return the rows of all files in the folder."""
     files = sorted((CORPORA / "formats").glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text("utf-8").split("\n") if line]
 
@@ -71,7 +71,7 @@ TOOLS = read_tools([{"type": "function", "function": tool} for tool in AGENT])
 
 
 def exact(calls: list[tuple[str, object]]) -> str:
-    """The calls as text, in which `true`, `1` and `1.0` differ and the order of keys does not count."""
+    """Return the calls as text that distinguishes `true`, `1` and `1.0` and ignores the order of keys."""
     return json.dumps(calls, ensure_ascii=False, sort_keys=True)
 
 
@@ -89,7 +89,7 @@ def test_ids_are_unique() -> None:
 
 
 def test_each_row_is_whole() -> None:
-    """A wrong key or value in a row must not make it pass for nothing."""
+    """A wrong key or value in a row is an error, so that no row passes without a check."""
     for row in ROWS:
         assert row.keys() == Row.__annotations__.keys(), row["id"]
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row["id"])
@@ -115,7 +115,7 @@ def test_each_failure_of_calls_in_text_is_covered(failure: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*JSON_FORMATS, *TAG_FORMATS])
-def test_each_format_is_there_with_parallel_calls_where_it_has_them(name: str) -> None:
+def test_each_format_has_rows_and_parallel_calls_if_it_allows_them(name: str) -> None:
     counts = [len(row["calls"]) for row in ROWS if row["format"] == name]
     assert counts
     assert name in ONE_CALL or max(counts) > 1
