@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from flask import Response
 
@@ -42,14 +41,14 @@ HAND_OVER = "tool_proxy.hand_over"
 _COUNT_SECONDS = 1.0
 
 
-def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]) -> Response:
+def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
     """Answer `POST /v1/chat/completions`, `/v1/messages` and `/v1/responses`.
 
     `prepare` reads the dialect's request; it may ask the model server for its models.
     """
     request = current_request()
-    ctx, environ = request.context, request.environ
-    ctx.prepared = prepared = prepare(ctx, environ)
+    ctx = request.context
+    ctx.prepared = prepared = prepare(ctx)
     chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.family)
     ending = _ending(ctx, prepared, heal_plan)
     if ending is not None:
@@ -62,7 +61,7 @@ def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest
     exchange = _exchange(ctx, prepared, heal_plan)
     parts = run_exchange(exchange)
     first = next(filter(None, parts), b"") if chat.stream else b"".join(parts)
-    ctx.first_byte = time.monotonic()
+    ctx.first_byte = time.monotonic() - ctx.began
     if not chat.stream:
         note_sent(ctx, first)
         response = Response(first, 200, [("Content-Type", JSON_TYPE), *ctx.outcome.headers])
@@ -72,7 +71,7 @@ def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
     response = Response(sent(ctx, chain((first,), parts)), 200, headers)
     response.call_on_close(parts.close)
-    hand_over = environ.get(HAND_OVER)
+    hand_over = request.environ.get(HAND_OVER)
     if hand_over is not None:
         exchange.wait.on_lane = partial(note_sent, ctx)
         hand_over(exchange.wait)

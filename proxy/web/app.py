@@ -180,7 +180,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
         end_activity(ctx, status)
         keep_captures(ctx)
     finally:
-        ctx.give_back()
+        ctx.held.close()
     ctx.outcome.failure = None  # its traceback keeps the request's frames alive
 
 

@@ -21,7 +21,6 @@ from proxy.upstream.client import UpstreamCall
 from proxy.upstream.responses import KNOWN, PassthroughResponse, decoded, error_of_response, pass_through
 from proxy.web.answer import sent
 from proxy.web.context import RequestContext, current_request
-from proxy.web.headers import upstream_headers
 from proxy.web.prepare import healed_conversation, model_server
 
 _QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{0,4096}")
@@ -39,7 +38,7 @@ def passed(path: str, model: str | None = None) -> Response:
         named = fields.get("model")
         model = named if isinstance(named, str) else None
     conversation = _conversation(path, fields)
-    headers = upstream_headers(request.environ, content_type, ctx.id, ctx.server_key(model), conversation)
+    headers = ctx.upstream_headers(model, content_type, conversation)
     data: bytes | None = ctx.body
     if path == TOKENIZE and "messages" in fields:
         data = _healed(ctx, fields, headers)
@@ -57,7 +56,7 @@ def passed(path: str, model: str | None = None) -> Response:
     except BaseException:
         call.close()
         raise
-    ctx.first_byte = time.monotonic()
+    ctx.first_byte = time.monotonic() - ctx.began
     sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
     response = Response(sent(ctx, answer.parts), answer.status, [*answer.headers, *sized])
     if not call.header("Content-Type"):

@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from proxy.config.rules import Profile, Rules
 from proxy.dialects.base import Dialect
@@ -35,7 +34,7 @@ from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
 from proxy.web.context import PreparedRequest, RequestContext
-from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
+from proxy.web.headers import JSON_TYPE, fresh_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +74,12 @@ class TargetModel:
         return PreparedRequest(chat, self.profile, dialect, self.server, self.headers, thoughts, self.family)
 
 
-def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+def prepare_chat(ctx: RequestContext) -> PreparedRequest:
     """Prepare a Chat Completions request, which is already in the internal form. An alias changes its model."""
     body, raw = parse_body(ctx.body), ctx.body
     model, rules = body.get("model"), ctx.snapshot.rules
     served = rules.alias(model) if isinstance(model, str) else model
-    headers = conversation_headers(ctx, environ, body, as_text(served))
+    headers = conversation_headers(ctx, body, as_text(served))
     if served != model:
         body["model"] = served
         raw = dump_request(body)
@@ -104,10 +103,10 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
     return PreparedRequest(chat, profile, ChatDialect(options), server, headers, rewritten.thoughts, family)
 
 
-def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+def prepare_messages(ctx: RequestContext) -> PreparedRequest:
     """Translate a Messages request. This may request the model server's list of models."""
     body = parse_body(ctx.body)
-    target = find_model(ctx, environ, body)
+    target = find_model(ctx, body)
     made = translate(body, target.options)
     chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
     # llama.cpp repeats the client's prefill at the start of a whole answer, but not in streams.
@@ -117,15 +116,15 @@ def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepare
         made.stop_sequences,
         ctx.id,
         made.prefill if repeats else "",
-        leave_open=environ.get("HTTP_USER_AGENT", "").startswith("claude-cli/"),
+        leave_open=ctx.user_agent.startswith("claude-cli/"),
     )
     return target.prepared(chat, MessagesDialect(options), thoughts)
 
 
-def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+def prepare_responses(ctx: RequestContext) -> PreparedRequest:
     """Translate a Responses request. This may request the model server's list of models."""
-    request, store = resumed(ctx, environ, parse_body(ctx.body)), response_store(ctx, environ)
-    target = find_model(ctx, environ, request.body)
+    request, store = resumed(ctx, parse_body(ctx.body)), response_store(ctx)
+    target = find_model(ctx, request.body)
     made = responses.translate(request.body, target.options)
     chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
     limit = chat.body.get("max_tokens")
@@ -142,24 +141,24 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
     return target.prepared(chat, ResponsesDialect(options), thoughts)
 
 
-def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
+def response_store(ctx: RequestContext) -> ResponseStore | None:
     """Return the store of responses for the client's key, or None if responses are not stored.
 
     The key need not be one of the configured client keys.
     """
     if not ctx.worker.keeps or ctx.snapshot.settings.store == "off":
         return None
-    digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
+    digest = ctx.owner if ctx.key is None else ctx.key.digest
     return ResponseStore(ctx.worker.shared, digest.hex())
 
 
-def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
+def resumed(ctx: RequestContext, body: JsonObject) -> Resumed:
     """Return a Responses request with the stored items that it refers to; unchanged if responses are not stored."""
-    store = response_store(ctx, environ)
+    store = response_store(ctx)
     return Resumed(body) if store is None else resume(body, store)
 
 
-def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> TargetModel:
+def find_model(ctx: RequestContext, body: JsonObject) -> TargetModel:
     """Return the model that a request to translate means. This may request the model server's list of models.
 
     Raises BadRequest, Forbidden, and NotFound if the name is ambiguous.
@@ -168,11 +167,11 @@ def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject
     if not isinstance(model, str) or not model:
         raise BadRequest("model: the name of a model is required, as a string", "model")
     # A claude-* name means the only model of the main server. The rules may then route that model elsewhere.
-    cards = snapshot.cards(conversation_headers(ctx, environ, body, None), model_server(ctx))
+    cards = snapshot.cards(conversation_headers(ctx, body, None), model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
     ctx.check_model(served)
     profile, server = snapshot.rules.profile(served, ctx.client), model_server(ctx, served)
-    headers = conversation_headers(ctx, environ, body, served)
+    headers = conversation_headers(ctx, body, served)
     kind = profile.server_kind or snapshot.server_kind(headers, server)
     family = snapshot.family(served, profile, headers, server)
     wants_reasoning = WANTS_REASONING in ctx.heal_plan(served, family).ids
@@ -201,14 +200,9 @@ def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     return ctx.snapshot.servers[settings.upstream if model is None else server_of(rules.entry(model), settings)]
 
 
-def conversation_headers(
-    ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject, model: str | None
-) -> dict[str, str]:
-    """Return the headers for requests of a conversation to the server of a model. None selects the main server.
-
-    They include the server's key and the header by which a load balancer keeps the conversation at one server.
-    """
-    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), conversation_key(body))
+def conversation_headers(ctx: RequestContext, body: JsonObject, model: str | None) -> dict[str, str]:
+    """Return the headers for requests of a conversation to the server of a model. None selects the main server."""
+    return ctx.upstream_headers(model, JSON_TYPE, conversation_key(body))
 
 
 def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:

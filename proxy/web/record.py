@@ -49,8 +49,8 @@ def log_request(ctx: RequestContext, status: int) -> None:
     if ctx.route is routes.UI_STATE and status < 400:
         return
     outcome = ctx.outcome
-    first_byte = round((ctx.first_byte - ctx.began) * 1000, 1) if ctx.first_byte else None
-    answered = status < 400 and ctx.first_byte and not outcome.gone and ctx.dialect != "own"
+    first_byte = None if ctx.first_byte is None else round(ctx.first_byte * 1000, 1)
+    answered = status < 400 and first_byte is not None and not outcome.gone and ctx.dialect != "own"
     facts: dict[str, object] = {
         "id": ctx.id,
         "method": ctx.method,
@@ -149,7 +149,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         dialect=ctx.dialect,
         status=status,
         seconds=time.monotonic() - ctx.began,
-        first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
+        first_byte=ctx.first_byte,
         model=model,
         when=_gone(ctx),
         denied=ctx.denied,
@@ -170,7 +170,7 @@ def begin_activity(ctx: RequestContext) -> None:
     if settings.capture or (activity is not None and settings.audit_values):
         ctx.recording = Recording(MAX_CAPTURE if settings.capture else None)
     if activity is not None:
-        ctx.held.append(activity.begin(partial(live_row, ctx)))
+        ctx.held.callback(activity.begin(partial(live_row, ctx)))
 
 
 def note_sent(ctx: RequestContext, part: bytes) -> None:
@@ -240,7 +240,7 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "at": round(time.time() - (time.monotonic() - ended), 3),
         "status": status,
         "seconds": round(ended - ctx.began, 3),
-        "first_byte": round(ctx.first_byte - ctx.began, 3) if ctx.first_byte else None,
+        "first_byte": None if ctx.first_byte is None else round(ctx.first_byte, 3),
         "bytes": ctx.sent,
         "tokens": {**outcome.tokens},
         "tokens_per_second": _speed(ctx, ended),

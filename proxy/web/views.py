@@ -26,7 +26,6 @@ from proxy.web import routes
 from proxy.web.admission import parse_body
 from proxy.web.answer import whole_body
 from proxy.web.context import RequestContext, json_response, request_context
-from proxy.web.headers import upstream_headers
 from proxy.web.passed import passed
 from proxy.web.prepare import efforts_of, find_model, healed_conversation, model_server, response_store, resumed
 
@@ -42,11 +41,11 @@ def count_tokens() -> Response:
     ctx = request_context()
     body, own, answer = parse_body(ctx.body), None, JsonObject()
     if ctx.route is routes.COUNT_TOKENS:
-        target = find_model(ctx, request.environ, body)
+        target = find_model(ctx, body)
         chat, own = messages.translate_count(body, target.options).body, body
     else:
-        body = resumed(ctx, request.environ, body).body
-        target = find_model(ctx, request.environ, body)
+        body = resumed(ctx, body).body
+        target = find_model(ctx, body)
         chat = responses.translate(body, target.options).body
         answer["object"] = "response.input_tokens"
 
@@ -91,14 +90,14 @@ def model(name: str) -> Response:
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {routes.MODELS.path} lists what is")
-    headers = upstream_headers(request.environ, "", ctx.id, ctx.server_key(served))
+    headers = ctx.upstream_headers(served)
     family = ctx.snapshot.family(served, rules.profile(served, ctx.client), headers, server)
     return json_response(dump_json(model_info(card, name, efforts_of(rules, served, family))))
 
 
 def _list(ctx: RequestContext, model: str | None = None) -> bytes:
     """Return the list of models of the server of `model`. None selects the main server."""
-    headers = upstream_headers(request.environ, "", ctx.id, ctx.server_key(model))
+    headers = ctx.upstream_headers(model)
     return _ask("GET", routes.MODELS.path, None, model_server(ctx, model), headers)[1]
 
 
@@ -117,7 +116,7 @@ def _ask(
 
 def one_response(name: str) -> Response:
     """Answer `GET` and `DELETE /v1/responses/{response}`."""
-    store = response_store(request_context(), request.environ)
+    store = response_store(request_context())
     if store is None:
         raise BadRequest(responses.NO_RESPONSES)
     if request.args.get("stream") == "true":
