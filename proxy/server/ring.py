@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from proxy.json import JsonObject, as_object, dump_json, load_json
+from proxy.json import JsonObject, as_object, as_text, dump_json, load_json
 
 # The number of requests in the ring, and their total bytes.
 MAX_REQUESTS = 500
@@ -19,8 +19,9 @@ MAX_BYTES = 32 * 1024 * 1024
 # Models that are counted by name; all others are counted together.
 MAX_MODELS = 100
 OTHER_MODELS = "other models"
-# Counters of each model.
-TOTALS = ("requests", "calls", "rescued", "rejected", "failed", "tokens_in", "tokens_out")
+# Counters of each model, among them the results that are counted.
+RESULTS = ("rescued", "rejected", "failed")
+TOTALS = ("requests", "calls", *RESULTS, "tokens_in", "tokens_out")
 # Seconds for which a worker's list of running requests is valid, and for which a page is open after it asked.
 LIVE_SECONDS = 5.0
 _PAGE = 0
@@ -55,30 +56,17 @@ DELETE FROM requests WHERE number <= (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One request that has ended: a `summary`, and the `parts` of its story by name, if values may be shown.
-
-    `counts` are added to the TOTALS of its `model`.
-    """
+    """One request that has ended: a `summary`, and the `parts` of its story in order, if values may be shown."""
 
     summary: JsonObject
     parts: Mapping[str, bytes] = field(default_factory=dict)
-    model: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def verdict(totals: Mapping[str, int]) -> str:
     """Return the results of requests in one line: "40 requests, 12 rescued, 1 rejected, 0 failed"."""
     requests = totals["requests"]
-    results = (f"{totals[name]} {name}" for name in ("rescued", "rejected", "failed"))
+    results = (f"{totals[name]} {name}" for name in RESULTS)
     return ", ".join((f"{requests} request{'s' * (requests != 1)}", *results))
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """One request of the ring: its summary and its parts by name."""
-
-    summary: JsonObject
-    parts: dict[str, bytes]
 
 
 class ActivityRing:
@@ -108,14 +96,13 @@ class ActivityRing:
             ).fetchall()
         return [(number, as_object(load_json(summary))) for number, summary in reversed(rows)]
 
-    def story(self, number: int) -> Story | None:
-        """Return one request with its parts, or None if it is not in the ring."""
+    def record(self, number: int) -> Record | None:
+        """Return one request, or None if it is not in the ring."""
         with self._use() as database:
             found = database.execute("SELECT summary FROM requests WHERE number = ?", (number,)).fetchone()
-            parts = database.execute("SELECT name, data FROM parts WHERE number = ?", (number,)).fetchall()
-        if found is None:
-            return None
-        return Story(as_object(load_json(found[0])), dict(parts))
+            query = "SELECT name, data FROM parts WHERE number = ? ORDER BY rowid"
+            parts = dict(database.execute(query, (number,)).fetchall())
+        return None if found is None else Record(as_object(load_json(found[0])), parts)
 
     def totals(self) -> dict[str, dict[str, int]]:
         """Return the totals of each model since the service began."""
@@ -150,15 +137,15 @@ class ActivityRing:
 
 
 def _put(database: sqlite3.Connection, record: Record) -> None:
-    summary = dump_json(record.summary)
-    row = (summary, len(summary) + sum(map(len, record.parts.values())))
+    """Add a request, and add it to the totals of its model."""
+    summary, data = record.summary, dump_json(record.summary)
+    row = (data, len(data) + sum(map(len, record.parts.values())))
     number = database.execute("INSERT INTO requests (summary, size) VALUES (?, ?)", row).lastrowid
-    if record.parts:
-        database.executemany(
-            "INSERT INTO parts VALUES (?, ?, ?)", [(number, name, data) for name, data in record.parts.items()]
-        )
-    if record.counts:
-        query = "SELECT count(*) < ? OR max(model = ?) FROM totals"
-        (named,) = database.execute(query, (MAX_MODELS, record.model)).fetchone()
-        counts = (record.counts.get(name, 0) for name in TOTALS)
-        database.execute(_ADD, (record.model if named else OTHER_MODELS, *counts))
+    parts = [(number, name, part) for name, part in record.parts.items()]
+    database.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
+    model, tokens = as_text(summary.get("model")), as_object(summary.get("tokens"))
+    query = "SELECT count(*) < ? OR max(model = ?) FROM totals"
+    (named,) = database.execute(query, (MAX_MODELS, model)).fetchone()
+    results = (summary.get("result") == name for name in RESULTS)
+    counts = (1, summary.get("calls", 0), *results, tokens.get("prompt", 0), tokens.get("completion", 0))
+    database.execute(_ADD, (model if named else OTHER_MODELS, *counts))

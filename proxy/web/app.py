@@ -177,8 +177,8 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     try:
         log_request(ctx, status)
         measure(ctx, status)
-        end_activity(ctx, status)
         keep_captures(ctx)
+        end_activity(ctx, status)
     finally:
         ctx.held.close()
     ctx.outcome.failure = None  # its traceback keeps the request's frames alive
