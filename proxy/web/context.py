@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,8 @@ from proxy.upstream.api import CONVERSATION
 from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
+
+View = Callable[..., Response]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from proxy.server.ring import TOTALS, Record, verdict
 from proxy.server.snapshot import is_ready
 from proxy.server.state import WorkerState
 from proxy.web import routes
-from proxy.web.app import View
-from proxy.web.context import json_response, request_context
+from proxy.web.context import View, json_response, request_context
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _TITLES = {
