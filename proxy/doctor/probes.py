@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from msgspec.structs import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from proxy.doctor.asking import Reply, shown
 from proxy.doctor.examination import (
@@ -59,7 +58,7 @@ def _kind(examination: Examination) -> Iterator[Finding]:
     elif kind_of(examination.cards):
         yield finding("kind", name=name, version=version)
     else:
-        yield replace(finding("kind_unsaid", name=name, version=version, kind=kind), rule=("server_kind", kind))
+        yield finding("kind_unsaid", name=name, version=version, kind=kind)
 
 
 def _context(examination: Examination) -> Iterator[Finding]:
@@ -253,7 +252,7 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One conversation for the template. `probe.text`, in its `messages` or `tool`, must reach the prompt.
+    """One conversation for the template. `probe.text`, in its `messages` or in the tool, must reach the prompt.
 
     `heal` is the healing that fixes it, or "". If the shape `base` is refused, this one is not decided. `in_call`: the
     text is in a call, and no healing fixes it if the template loses even the plainest call.
@@ -261,14 +260,13 @@ class _Shape:
 
     probe: TemplateProbe
     messages: Sequence[Json]
-    tool: JsonObject
     heal: str = ""
     base: str = ""
     in_call: bool = False
 
     def make(self, text: str) -> JsonObject:
         """Return the conversation with the watched text replaced."""
-        conversation: Json = {"messages": [*self.messages], "tools": [self.tool]}
+        conversation: Json = {"messages": [*self.messages], "tools": [TOOL]}
         return as_object(load_json(dump(conversation).replace(self.probe.text, text)))
 
 
@@ -277,7 +275,7 @@ def _shapes() -> Iterator[_Shape]:
     messages.
     """
     harm = "the model does not know any tool, and calls none"
-    yield _Shape(TemplateProbe("tools", "the offered tools", NAME, harm), [_ASK], TOOL)
+    yield _Shape(TemplateProbe("tools", "the offered tools", NAME, harm), [_ASK])
     for healing in HEALINGS:
         if healing.probe is None:
             continue
@@ -288,25 +286,12 @@ def _shapes() -> Iterator[_Shape]:
             messages.append(_ASK)
         base = "results" if has_call and healing.probe.id != "results" else "tools"
         in_call = any(healing.probe.text in dump(message.get("tool_calls")) for message in before)
-        yield _Shape(healing.probe, messages, TOOL, healing.id, base, in_call)
+        yield _Shape(healing.probe, messages, healing.id, base, in_call)
 
 
 _SHAPES = {shape.probe.id: shape for shape in _shapes()}
-_CALL: JsonObject = {
-    "id": "callabcd1",
-    "type": "function",
-    "function": {"name": NAME, "arguments": dump({"path": "notes.txt", "content": ""})},
-}
-_PLAINEST_CALL = _Shape(
-    TemplateProbe("plainest_call", "a call", "notes.txt", ""),
-    [
-        _ASK,
-        {"role": "assistant", "content": "", "tool_calls": [_CALL]},
-        {"role": "tool", "tool_call_id": "callabcd1", "content": "text"},
-    ],
-    TOOL,
-    base="results",
-)
+# The call of that conversation, whose argument must reach the prompt.
+_PLAINEST_CALL = replace(_SHAPES["results"], probe=TemplateProbe("plainest_call", "a call", "notes.txt", ""))
 
 
 def _fate(examination: Examination, shape: _Shape) -> tuple[Fate, str]:
@@ -319,36 +304,30 @@ def _fate(examination: Examination, shape: _Shape) -> tuple[Fate, str]:
     return examination.fates[id_]
 
 
-def _template(shape: _Shape) -> Probe:
-    """Return the probe of one shape."""
-    probe = shape.probe
-
-    def look(examination: Examination) -> Iterator[Finding]:
-        fate, words = _fate(examination, shape)
-        if fate is Fate.KEPT:
-            yield Finding(f"{probe.id}_kept", Level.GOOD, f"the template accepts {probe.title}")
-            return
-        if fate is Fate.UNTOLD:
-            yield Finding(f"{probe.id}_unknown", Level.UNKNOWN, f"the template and {probe.title}")
-            return
-        what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
-        if fate is Fate.LOST:
-            seen_by = examination.prompts.source.value
-            what, harm = f"the template silently omits {probe.title} from the prompt (seen by {seen_by})", probe.harm
-        heal = shape.heal
-        if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
-            heal = ""  # every call is lost
-        # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
-        handled = heal in HealPlan().ids
-        remedy = "not needed with the proxy, which heals every request"
-        if not heal:
-            remedy = "the chat template for tools that the model was trained on (--chat-template)"
-        elif not handled:
-            remedy = f"a chat template that accepts it, or heal: {{on: [{heal}]}} in the model's entry"
-        level = Level.NOTE if handled else Level.HARM
-        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=heal)
-
-    return Probe(f"the template: {probe.title}", look)
+def _template(shape: _Shape, examination: Examination) -> Iterator[Finding]:
+    probe, (fate, words) = shape.probe, _fate(examination, shape)
+    if fate is Fate.KEPT:
+        yield Finding(f"{probe.id}_kept", Level.GOOD, f"the template accepts {probe.title}")
+        return
+    if fate is Fate.UNTOLD:
+        yield Finding(f"{probe.id}_unknown", Level.UNKNOWN, f"the template and {probe.title}")
+        return
+    what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
+    if fate is Fate.LOST:
+        seen_by = examination.prompts.source.value
+        what, harm = f"the template silently omits {probe.title} from the prompt (seen by {seen_by})", probe.harm
+    heal = shape.heal
+    if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
+        heal = ""  # every call is lost
+    # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
+    handled = heal in HealPlan().ids
+    remedy = "not needed with the proxy, which heals every request"
+    if not heal:
+        remedy = "the chat template for tools that the model was trained on (--chat-template)"
+    elif not handled:
+        remedy = f"a chat template that accepts it, or heal: {{on: [{heal}]}} in the model's entry"
+    level = Level.NOTE if handled else Level.HARM
+    yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=heal)
 
 
 PROBES = (
@@ -358,5 +337,5 @@ PROBES = (
     Probe("a forced call (tool_choice required)", _forced),
     Probe("a stream compared with the whole answer", _streams),
     Probe("the model's reasoning", _reasoning),
-    *map(_template, _SHAPES.values()),
+    *(Probe(f"the template: {shape.probe.title}", partial(_template, shape)) for shape in _SHAPES.values()),
 )
