@@ -49,7 +49,7 @@ def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
     request = current_request()
     ctx = request.context
     ctx.prepared = prepared = prepare(ctx)
-    chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.family)
+    chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.target.family)
     ending = _ending(ctx, prepared, heal_plan)
     if ending is not None:
         ctx.outcome.error = "loop guard"
@@ -93,12 +93,8 @@ def _ending(ctx: RequestContext, prepared: PreparedRequest, plan: HealPlan) -> J
 
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
-    snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
-    parse = profile.parse
-
-    def server_kind() -> str:
-        return profile.server_kind or snapshot.server_kind(prepared.headers, prepared.server)
-
+    snapshot, settings, chat, target = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.target
+    profile, parse, server_kind = target.profile, target.profile.parse, partial(target.server_kind, snapshot)
     if parse == "auto":  # docs/configuration.md: who parses
         parse = "proxy" if snapshot.parses(chat.model) else "server"
     # The way to disable a server's parser depends on its kind. Without tools there are no calls to parse.
@@ -111,11 +107,11 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         total=REPLY_SECONDS,
     )
     return Exchange(
-        server=prepared.server,
+        server=target.server,
         kind=server_kind,
         learn_parser_failure=partial(snapshot.remember, chat.model),
         learn_healings=partial(_learn_healings, ctx, chat.model),
-        headers=prepared.headers,
+        headers=target.headers,
         request=chat,
         plan=Plan(parse, profile.transport, kind, heal=heal_plan),
         wait=ctx.wait(timeouts),
@@ -123,7 +119,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
         recording=ctx.recording,
-        count=partial(tokens_of, model=chat.model, server=prepared.server, headers=prepared.headers),
+        count=partial(tokens_of, model=chat.model, server=target.server, headers=target.headers),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
@@ -147,10 +143,10 @@ def _engine(
     `forced` is the tool that this try forces, or "".
     """
     ordered = not prepared.dialect.verbatim  # the blocks of Messages
-    apart = thoughts_in_text(prepared.thoughts, prepared.profile, "proxy" if raw_text else parse, blocks=ordered)
+    apart = thoughts_in_text(prepared.thoughts, prepared.target.profile, "proxy" if raw_text else parse, blocks=ordered)
     task = make_task(
         prepared.chat,
-        ctx.snapshot.rules.policy(prepared.chat.model, prepared.family),
+        ctx.snapshot.rules.policy(prepared.chat.model, prepared.target.family),
         seed=ctx.seed,
         raw_text=raw_text,
         ordered=ordered,

@@ -35,20 +35,36 @@ View = Callable[..., Response]
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedRequest:
-    """A client's request in the internal form, with its server and the dialect of its reply.
+class TargetModel:
+    """The model of a request, with its server. `requested` is the client's name for the model.
 
-    `headers` are all headers for `server`. `thoughts` describes how reasoning is marked in the text of the reply.
-    `family` is the model's family.
+    `headers` are all headers for `server`. `context` is the number of tokens of the model's context, or None if it is
+    unknown.
     """
 
-    chat: ChatRequest
+    requested: str
     profile: Profile
-    dialect: Dialect
     server: ModelServer
     headers: Mapping[str, str]
-    thoughts: Thoughts
     family: Family | None
+    context: int | None = None
+
+    def server_kind(self, snapshot: Snapshot) -> str:
+        """Return the kind of the server, from the rules or from its list of models."""
+        return self.profile.server_kind or snapshot.server_kind(self.headers, self.server)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A client's request in the internal form, with its model and the dialect of its reply.
+
+    `thoughts` describes how reasoning is marked in the text of the reply.
+    """
+
+    target: TargetModel
+    chat: ChatRequest
+    dialect: Dialect
+    thoughts: Thoughts
 
 
 @dataclass(slots=True)

@@ -266,7 +266,7 @@ def _about(ctx: RequestContext) -> JsonObject:
         "dialect": ctx.dialect,
         "path": "" if ctx.route is None else ctx.route.path,
         "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
-        "server": "" if prepared is None else prepared.server.target.url,
+        "server": "" if prepared is None else prepared.target.server.target.url,
     }
 
 

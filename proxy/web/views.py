@@ -40,7 +40,15 @@ from proxy.web import routes
 from proxy.web.admission import parse_body
 from proxy.web.answer import sent
 from proxy.web.context import RequestContext, current_request, json_response, request_context
-from proxy.web.prepare import efforts_of, find_model, healed_conversation, model_server, response_store, resumed
+from proxy.web.prepare import (
+    efforts_of,
+    find_model,
+    healed_conversation,
+    model_server,
+    response_store,
+    resumed,
+    thinking,
+)
 
 log = logging.getLogger("proxy")
 
@@ -55,18 +63,18 @@ def count_tokens() -> Response:
     ctx = request_context()
     body, own, answer = parse_body(ctx.body), None, JsonObject()
     if ctx.route is routes.COUNT_TOKENS:
-        target = find_model(ctx, body)
-        chat, own = messages.translate_count(body, target.options).body, body
+        target, options = find_model(ctx, body)
+        chat, own = messages.translate_count(body, options).body, body
     else:
         body = resumed(ctx, body).body
-        target = find_model(ctx, body)
-        chat = responses.translate(body, target.options).body
+        target, options = find_model(ctx, body)
+        chat = responses.translate(body, options).body
         answer["object"] = "response.input_tokens"
 
     def post(path: str, data: bytes) -> tuple[int, bytes]:
         return _ask("POST", path, data, target.server, target.headers)
 
-    healed = healed_conversation(ctx, target.thinking(ctx, chat).body, target.family)
+    healed = healed_conversation(ctx, thinking(ctx, target, chat).body, target.family)
     number, method = count(post, healed.body, own)
     response = json_response(dump_json({**answer, "input_tokens": number}))
     response.headers[HEADER] = method
