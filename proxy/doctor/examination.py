@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy import SERVICE
-from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
+from proxy.doctor.asking import Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.healing.families import Family, Parsers, family_of
 from proxy.json import JsonObject, as_text, load_json
@@ -160,8 +160,8 @@ class Examination:
     version: str = ""
     context: int | None = None
     named_family: str = ""
-    # Answers to the version requests, by path.
-    answers: dict[str, Answer] = field(default_factory=dict)
+    # The server's description of the loaded model, if the version request returned it.
+    about: bytes = b""
     # The fate of each conversation shape, with the server's words if it was refused.
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     _replies: dict[tuple[str, bool], Reply] = field(default_factory=dict)
@@ -169,8 +169,7 @@ class Examination:
     @property
     def family(self) -> Family | None:
         """The model's family by the rules, its name, or what the server reports."""
-        about = self.answers.get(ABOUT.get(self.kind, ""))
-        seen = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
+        seen = () if len(distinct_models(self.cards)) > 1 else read_about(self.about)
         return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *seen))
 
     @property
@@ -283,6 +282,7 @@ def _look_for_kind(examination: Examination) -> None:
             "llamacpp": True,
         }[kind]
         if version and (examination.kind or proven):
-            examination.answers[path] = answer
             examination.kind, examination.version = kind, version
+            if path == ABOUT.get(kind):
+                examination.about = answer.body
             return

@@ -49,7 +49,7 @@ class Fate(Enum):
     KEPT = "kept"
     LOST = "lost"
     REFUSED = "refused"
-    UNTOLD = "untold"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Prompts:
             return self._counted(shape, mark)
         prompt = self.prompt(shape(mark))
         if prompt is None:
-            return Fate.UNTOLD, ""
+            return Fate.UNKNOWN, ""
         if prompt.refused:
             return Fate.REFUSED, prompt.refused
         return (Fate.KEPT if mark in prompt.text else Fate.LOST), ""
@@ -108,10 +108,10 @@ class Prompts:
             return Fate.REFUSED, refused
         many, refused = self._count(shape(_many(mark)))
         if few is None or many is None:
-            return Fate.UNTOLD, ""
+            return Fate.UNKNOWN, ""
         if _grew(few, many):
             return Fate.KEPT, ""
-        return (Fate.LOST if few == many else Fate.UNTOLD), ""
+        return (Fate.LOST if few == many else Fate.UNKNOWN), ""
 
     def _count(self, body: JsonObject) -> tuple[int | None, str]:
         """Return the number of a prompt's tokens from a one-token request, and the words of a refusal."""

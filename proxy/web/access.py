@@ -53,9 +53,11 @@ def check_admin(environ: Mapping[str, Any], keys: Keys, *, of_page: bool = False
     `of_page`: the path is the live page's. A browser asks its user for the key (HTTP Basic, any name) and then sends it
     with every request to this host. A request from another page is therefore rejected, even with the key.
     """
-    elsewhere = of_page and _comes_from_elsewhere(environ)
+    own = of_page and is_of_own_page(environ)
+    crossing = environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site")
+    elsewhere = of_page and (crossing or (not own and _page_origin(environ) is not None))
     if not keys.admin:
-        reason = _why_not_local(environ, of_page=of_page and is_of_own_page(environ))
+        reason = _why_not_local(environ, of_page=own)
         if reason or elsewhere:
             raise Forbidden(_LOCAL_ONLY.format(reason or "this request comes from another page"), "admin")
         return
@@ -97,13 +99,6 @@ def is_of_own_page(environ: Mapping[str, Any]) -> bool:
     host = environ.get("HTTP_HOST", "").lower()
     origin = _page_origin(environ)
     return bool(host and origin) and str(origin).lower() in (f"http://{host}", f"https://{host}")
-
-
-def _comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
-    """Return whether a header names another page as the sender."""
-    if environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site"):
-        return True
-    return _page_origin(environ) is not None and not is_of_own_page(environ)
 
 
 def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 
@@ -27,9 +27,8 @@ from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import TOKENIZE
-from proxy.upstream.client import ModelServer
 from proxy.upstream.responses import whole_body
-from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
+from proxy.web.context import PreparedRequest, RequestContext, TargetModel, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_activity, note_sent
 
@@ -119,7 +118,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
         recording=ctx.recording,
-        count=partial(tokens_of, model=chat.model, server=target.server, headers=target.headers),
+        count=partial(tokens_of, target, chat.model),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
@@ -182,12 +181,15 @@ def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
                 ctx.socket.shutdown(socket.SHUT_RDWR)
 
 
-def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:
-    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown."""
+def tokens_of(target: TargetModel, model: str, text: str) -> int:
+    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown.
+
+    `model` is the upstream name of the target.
+    """
     body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
     wait = AnswerWait(None, Timeouts(_COUNT_SECONDS, total=_COUNT_SECONDS, until_complete=True))
     try:
-        with server.open("POST", TOKENIZE, headers, dump_request(body)) as call:
+        with target.server.open("POST", TOKENIZE, target.headers, dump_request(body)) as call:
             # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
             answer = as_object(load_upstream(whole_body(call, wait))[0])
     except (ProxyError, ValueError):

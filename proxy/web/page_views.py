@@ -19,8 +19,7 @@ from proxy.exchange.capture import read_capture
 from proxy.json import Json, JsonObject, dump_json, objects_in
 from proxy.repair.policy import Policy
 from proxy.repair.text_report import explained, read_text, reasons
-from proxy.server.activity import Activity
-from proxy.server.ring import TOTALS, Record, verdict
+from proxy.server.activity import TOTALS, Activity, Record, verdict
 from proxy.server.snapshot import is_ready
 from proxy.server.state import WorkerState
 from proxy.web import routes

@@ -14,7 +14,7 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.dialects.messages import request as messages
 from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.dialects.responses import request as responses
-from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.kept import resume
 from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
 from proxy.dialects.responses.writer import ResponsesDialect, echo
 from proxy.dialects.translation import OWN_WORDS, ModelOptions
@@ -23,7 +23,7 @@ from proxy.exchange.plan import server_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
-from proxy.healing.reasoning import ThinkingRequest, effort_words, field_back, think
+from proxy.healing.reasoning import ThinkingRequest, field_back, think
 from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.server.shared_file import ResponseStore
@@ -82,7 +82,8 @@ def prepare_messages(ctx: RequestContext) -> PreparedRequest:
 
 def prepare_responses(ctx: RequestContext) -> PreparedRequest:
     """Translate a Responses request. This may request the model server's list of models."""
-    request, store = resumed(ctx, parse_body(ctx.body)), response_store(ctx)
+    store = response_store(ctx)
+    request = resume(parse_body(ctx.body), store)
     target, model = find_model(ctx, request.body)
     made = responses.translate(request.body, model)
     chat, thoughts = _translated(ctx, target, made)
@@ -125,12 +126,6 @@ def response_store(ctx: RequestContext) -> ResponseStore | None:
         return None
     digest = ctx.owner if ctx.key is None else ctx.key.digest
     return ResponseStore(ctx.worker.shared, digest.hex())
-
-
-def resumed(ctx: RequestContext, body: JsonObject) -> Resumed:
-    """Return a Responses request with the stored items that it refers to; unchanged if responses are not stored."""
-    store = response_store(ctx)
-    return Resumed(body) if store is None else resume(body, store)
 
 
 def find_model(ctx: RequestContext, body: JsonObject) -> tuple[TargetModel, ModelOptions]:
@@ -200,8 +195,3 @@ def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None)
     if named is not None or family.switch is None:
         return profile.thinking
     return "enable_thinking"
-
-
-def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
-    """Return the words that set the model's effort; empty if it cannot be set, or a rule forbids it."""
-    return () if rules.entry(model).thinking == "none" else effort_words(family)

@@ -20,10 +20,10 @@ from proxy.json import Json, JsonObject
 from proxy.limits import MAX_CAPTURE
 from proxy.repair.record import Repair
 from proxy.secrets import MIN_SECRET, masked, masked_start, masked_text
+from proxy.server.activity import Record
 from proxy.server.audit_log import lines, total
 from proxy.server.logging_setup import FactsRecord
 from proxy.server.metrics import OTHER, upstream_kind
-from proxy.server.ring import Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
 

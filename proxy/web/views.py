@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from flask import Response, request
 
@@ -16,9 +17,10 @@ from proxy.dialects.chat.request import conversation_key
 from proxy.dialects.messages import request as messages
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.responses import request as responses
-from proxy.dialects.responses.kept import ADVICE
+from proxy.dialects.responses.kept import ADVICE, resume
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, LimitExceeded, NotFound, RulesError, Unavailable
+from proxy.healing.reasoning import effort_words
 from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, dump_request, load_json
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
@@ -40,15 +42,7 @@ from proxy.web import routes
 from proxy.web.admission import parse_body
 from proxy.web.answer import sent
 from proxy.web.context import RequestContext, current_request, json_response, request_context
-from proxy.web.prepare import (
-    efforts_of,
-    find_model,
-    healed_conversation,
-    model_server,
-    response_store,
-    resumed,
-    thinking,
-)
+from proxy.web.prepare import find_model, healed_conversation, model_server, response_store, thinking
 
 log = logging.getLogger("proxy")
 
@@ -66,16 +60,13 @@ def count_tokens() -> Response:
         target, options = find_model(ctx, body)
         chat, own = messages.translate_count(body, options).body, body
     else:
-        body = resumed(ctx, body).body
+        body = resume(body, response_store(ctx)).body
         target, options = find_model(ctx, body)
         chat = responses.translate(body, options).body
         answer["object"] = "response.input_tokens"
 
-    def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return _ask("POST", path, data, target.server, target.headers)
-
     healed = healed_conversation(ctx, thinking(ctx, target, chat).body, target.family)
-    number, method = count(post, healed.body, own)
+    number, method = count(partial(_ask, target.server, target.headers), healed.body, own)
     response = json_response(dump_json({**answer, "input_tokens": number}))
     response.headers[HEADER] = method
     return response
@@ -114,20 +105,23 @@ def model(name: str) -> Response:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {routes.MODELS.path} lists what is")
     headers = ctx.upstream_headers(served)
     family = ctx.snapshot.family(served, rules.profile(served, ctx.client), headers, server)
-    return json_response(dump_json(model_info(card, name, efforts_of(rules, served, family))))
+    # A rule may forbid to set the effort.
+    efforts = () if rules.entry(served).thinking == "none" else effort_words(family)
+    return json_response(dump_json(model_info(card, name, efforts)))
 
 
 def _list(ctx: RequestContext, model: str | None = None) -> bytes:
     """Return the list of models of the server of `model`. None selects the main server."""
     headers = ctx.upstream_headers(model)
-    return _ask("GET", routes.MODELS.path, None, model_server(ctx, model), headers)[1]
+    return _ask(model_server(ctx, model), headers, routes.MODELS.path)[1]
 
 
-def _ask(
-    method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
-) -> tuple[int, bytes]:
-    """Return the status and body of the model server's answer. Raises its error for 401, 403 and failed GETs."""
-    ctx = request_context()
+def _ask(server: ModelServer, headers: Mapping[str, str], path: str, data: bytes | None = None) -> tuple[int, bytes]:
+    """Return the status and body of the answer to a GET or, with `data`, to a POST.
+
+    Raises the model server's error for 401, 403 and failed GETs.
+    """
+    ctx, method = request_context(), "GET" if data is None else "POST"
     wait = ctx.wait(Timeouts(_SECONDS, until_complete=True))
     with server.open(method, path, headers, data, wait.connecting()) as call:
         body = whole_body(call, wait)

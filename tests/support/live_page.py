@@ -15,8 +15,7 @@ from flask.testing import FlaskClient
 from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.server.activity import Activity
-from proxy.server.ring import ActivityRing
+from proxy.server.activity import Activity, ActivityRing
 from proxy.server.state import WorkerState
 from proxy.web.app import make_app
 from tests.conftest import BufferedClient

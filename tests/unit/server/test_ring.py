@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.server import ring as rings
-from proxy.server.ring import OTHER_MODELS, ActivityRing, Record, verdict
+from proxy.server import activity as rings
+from proxy.server.activity import OTHER_MODELS, ActivityRing, Record, verdict
 from proxy.server.shared_file import SharedFile
 
 NOW = 1_795_000_000.0

@@ -11,8 +11,7 @@ from proxy.config.settings import Settings
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Why
 from proxy.repair.record import Repair
-from proxy.server.activity import Activity
-from proxy.server.ring import Record
+from proxy.server.activity import Activity, Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
 from proxy.web.record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of

@@ -13,7 +13,7 @@ from proxy.exchange.recording import TryRecording
 from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.text_report import reasons
-from proxy.server.ring import Record
+from proxy.server.activity import Record
 from proxy.web.page_views import story_json
 from tests.support.helpers import OFFERED, ends, says
 from tests.support.scripted import chat
