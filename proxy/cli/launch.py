@@ -27,7 +27,7 @@ from proxy.cli.setup import Target, target
 from proxy.config.load import builtin_text, load
 from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
-from proxy.server.ring import verdict
+from proxy.server.activity import verdict
 
 # A start imports the whole package, which is slow on a busy machine.
 _START_SECONDS = 60.0

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxy import SERVICE
-from proxy.doctor.asking import Answer, Asker, Reply, key_refused, no_model, unreachable
+from proxy.doctor.asking import Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.healing.families import Family, Parsers, family_of
 from proxy.json import JsonObject, as_text, load_json
@@ -111,10 +111,11 @@ FINDINGS = {row.id: row for row in _ROWS}
 
 
 def finding(id_: str, **words: object) -> Finding:
-    """Return the finding with this id from `findings.json`. `words` fill the braces in its texts."""
+    """Return the finding with this id from `findings.json`. `words` fill the braces in its texts and its rule."""
     row = FINDINGS[id_]
-    texts = (text.format(**words) for text in (row.what, row.harm, row.remedy))
-    return replace(row, **dict(zip(("what", "harm", "remedy"), texts, strict=True)))
+    what, harm, remedy = (text.format(**words) for text in (row.what, row.harm, row.remedy))
+    rule = row.rule and (row.rule[0], row.rule[1].format(**words))
+    return replace(row, what=what, harm=harm, remedy=remedy, rule=rule)
 
 
 def written_in(text: str) -> list[str]:
@@ -153,22 +154,22 @@ class Examination:
     ask: Asker
     model: str
     cards: tuple[ModelCard, ...]
+    # The prompts of the model's chat template.
+    prompts: Prompts
     kind: str = ""
     version: str = ""
     context: int | None = None
     named_family: str = ""
-    # Answers to the version requests, by path.
-    answers: dict[str, Answer] = field(default_factory=dict)
+    # The server's description of the loaded model, if the version request returned it.
+    about: bytes = b""
     # The fate of each conversation shape, with the server's words if it was refused.
     fates: dict[str, tuple[Fate, str]] = field(default_factory=dict)
     _replies: dict[tuple[str, bool], Reply] = field(default_factory=dict)
-    _prompts: Prompts | None = None
 
     @property
     def family(self) -> Family | None:
         """The model's family by the rules, its name, or what the server reports."""
-        about = self.answers.get(ABOUT.get(self.kind, ""))
-        seen = () if about is None or len(distinct_models(self.cards)) > 1 else read_about(about.body)
+        seen = () if len(distinct_models(self.cards)) > 1 else read_about(self.about)
         return family_of(self.model, self.named_family, (*loaded(self.model, self.cards), *seen))
 
     @property
@@ -176,13 +177,6 @@ class Examination:
         """The server parsers for the model's family, or None if they are unknown."""
         family = self.family
         return None if family is None else family.parsers
-
-    @property
-    def prompts(self) -> Prompts:
-        """The prompts of the model's chat template."""
-        if self._prompts is None:
-            self._prompts = Prompts(self.ask, self.model)
-        return self._prompts
 
     def plain(self, **more: object) -> Reply:
         """Return the reply to a minimal request with these additional fields."""
@@ -247,7 +241,7 @@ def examine_server(ask: Asker, model: str) -> Examination:
     if model and model not in ids:
         raise NoModelError(no_model(model, ids))
     chosen = model or next((card.id for card in cards if not card.parent), cards[0].id)
-    examination = Examination(ask, chosen, cards, kind_of(cards))
+    examination = Examination(ask, chosen, cards, Prompts(ask, chosen), kind_of(cards))
     _look_for_kind(examination)
     examination.context = next(card.max_len for card in cards if card.id == chosen)
     return examination
@@ -288,6 +282,7 @@ def _look_for_kind(examination: Examination) -> None:
             "llamacpp": True,
         }[kind]
         if version and (examination.kind or proven):
-            examination.answers[path] = answer
             examination.kind, examination.version = kind, version
+            if path == ABOUT.get(kind):
+                examination.about = answer.body
             return

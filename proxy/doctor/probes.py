@@ -6,9 +6,9 @@ of the healings (`healing/healings.json`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from proxy.doctor.examination import (
     written_in,
 )
 from proxy.doctor.prompts import Fate
-from proxy.exchange.plan import KEEPS_TOOLS, PARSER_FAILED
+from proxy.exchange.plan import KEEPS_TOOLS, NO_PARSER, PARSER_FAILED
 from proxy.healing.families import FAMILIES, Parsers
 from proxy.healing.heal import HEALINGS, HealPlan, TemplateProbe
 from proxy.json import Json, JsonObject, as_object, dump, load_json
@@ -35,7 +35,6 @@ from proxy.upstream.context_overflow import read_overflow
 from proxy.upstream.model_list import kind_of
 
 NAMES = {"vllm": "vLLM", "llamacpp": "llama.cpp", "sglang": "SGLang", "lmdeploy": "LMDeploy"}
-_NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
 # Fewer tokens than this prove nothing: the end-of-turn token counts as one.
 _SOME_TOKENS = 6
 _THINKING_TOKENS = 1200
@@ -48,7 +47,6 @@ _TEMPLATE_FLAG = "--chat-template-file with the template for tools that the mode
 MARK = "mkwatched"
 _ASK: JsonObject = {"role": "user", "content": "Write it."}
 _OWN_SYNTAX = "its own syntax"
-_EVERY_TURN = "every further request of the session is refused, and the agent cannot continue"
 
 
 def _kind(examination: Examination) -> Iterator[Finding]:
@@ -59,7 +57,7 @@ def _kind(examination: Examination) -> Iterator[Finding]:
     elif kind_of(examination.cards):
         yield finding("kind", name=name, version=version)
     else:
-        yield replace(finding("kind_unsaid", name=name, version=version, kind=kind), rule=("server_kind", kind))
+        yield finding("kind_unsaid", name=name, version=version, kind=kind)
 
 
 def _context(examination: Examination) -> Iterator[Finding]:
@@ -86,7 +84,7 @@ def _context(examination: Examination) -> Iterator[Finding]:
 def _calls(examination: Examination) -> Iterator[Finding]:
     """Probe whether one complete call arrives, the first thing that agents need."""
     auto = examination.reply("auto")
-    if _NO_PARSER.search(auto.error):
+    if NO_PARSER.search(auto.error):
         yield finding("parser_missing", words=shown(auto.error), flag=_flag(examination))
     elif PARSER_FAILED.search(auto.error):
         yield finding("parser_fails", words=shown(auto.error), flag=_flag(examination))
@@ -176,7 +174,7 @@ def _is_swallowed(reply: Reply) -> bool:
 def _forced(examination: Examination) -> Iterator[Finding]:
     reply = examination.reply("required")
     broken = [text for _, text in reply.calls if not is_an_object(text)]
-    if _NO_PARSER.search(reply.error):
+    if NO_PARSER.search(reply.error):
         yield finding("forced_refused", words=shown(reply.error), flag=_server_flag(examination))
     elif not reply.taken or (not reply.calls and reply.finish == "length"):
         yield finding("forced_unknown", words="the reply was cut" if reply.taken else reply.why_not)
@@ -253,7 +251,7 @@ def _reasoning(examination: Examination) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """One conversation for the template. `probe.text`, in its `messages` or `tool`, must reach the prompt.
+    """One conversation for the template. `probe.text`, in its `messages` or in the tool, must reach the prompt.
 
     `heal` is the healing that fixes it, or "". If the shape `base` is refused, this one is not decided. `in_call`: the
     text is in a call, and no healing fixes it if the template loses even the plainest call.
@@ -261,14 +259,13 @@ class _Shape:
 
     probe: TemplateProbe
     messages: Sequence[Json]
-    tool: JsonObject
     heal: str = ""
     base: str = ""
     in_call: bool = False
 
     def make(self, text: str) -> JsonObject:
         """Return the conversation with the watched text replaced."""
-        conversation: Json = {"messages": [*self.messages], "tools": [self.tool]}
+        conversation: Json = {"messages": [*self.messages], "tools": [TOOL]}
         return as_object(load_json(dump(conversation).replace(self.probe.text, text)))
 
 
@@ -277,7 +274,7 @@ def _shapes() -> Iterator[_Shape]:
     messages.
     """
     harm = "the model does not know any tool, and calls none"
-    yield _Shape(TemplateProbe("tools", "the offered tools", NAME, harm), [_ASK], TOOL)
+    yield _Shape(TemplateProbe("tools", "the offered tools", NAME, harm), [_ASK])
     for healing in HEALINGS:
         if healing.probe is None:
             continue
@@ -288,67 +285,44 @@ def _shapes() -> Iterator[_Shape]:
             messages.append(_ASK)
         base = "results" if has_call and healing.probe.id != "results" else "tools"
         in_call = any(healing.probe.text in dump(message.get("tool_calls")) for message in before)
-        yield _Shape(healing.probe, messages, TOOL, healing.id, base, in_call)
+        yield _Shape(healing.probe, messages, healing.id, base, in_call)
 
 
 _SHAPES = {shape.probe.id: shape for shape in _shapes()}
-_CALL: JsonObject = {
-    "id": "callabcd1",
-    "type": "function",
-    "function": {"name": NAME, "arguments": dump({"path": "notes.txt", "content": ""})},
-}
-_PLAINEST_CALL = _Shape(
-    TemplateProbe("plainest_call", "a call", "notes.txt", ""),
-    [
-        _ASK,
-        {"role": "assistant", "content": "", "tool_calls": [_CALL]},
-        {"role": "tool", "tool_call_id": "callabcd1", "content": "text"},
-    ],
-    TOOL,
-    base="results",
-)
+# The call of that conversation, whose argument must reach the prompt.
+_PLAINEST_CALL = _Shape(TemplateProbe("plainest_call", "a call", "notes.txt", ""), _SHAPES["results"].messages)
 
 
 def _fate(examination: Examination, shape: _Shape) -> tuple[Fate, str]:
-    """Return the fate of the text in a shape; untold if its base is refused."""
-    if shape.base and _fate(examination, _SHAPES[shape.base])[0] in (Fate.REFUSED, Fate.UNTOLD):
-        return Fate.UNTOLD, ""
+    """Return the fate of the text in a shape; unknown if its base is refused."""
+    if shape.base and _fate(examination, _SHAPES[shape.base])[0] in (Fate.REFUSED, Fate.UNKNOWN):
+        return Fate.UNKNOWN, ""
     id_ = shape.probe.id
     if id_ not in examination.fates:
         examination.fates[id_] = examination.prompts.fate(shape.make, MARK)
     return examination.fates[id_]
 
 
-def _template(shape: _Shape) -> Probe:
-    """Return the probe of one shape."""
-    probe = shape.probe
-
-    def look(examination: Examination) -> Iterator[Finding]:
-        fate, words = _fate(examination, shape)
-        if fate is Fate.KEPT:
-            yield Finding(f"{probe.id}_kept", Level.GOOD, f"the template accepts {probe.title}")
-            return
-        if fate is Fate.UNTOLD:
-            yield Finding(f"{probe.id}_unknown", Level.UNKNOWN, f"the template and {probe.title}")
-            return
-        what, harm = f"the template refuses {probe.title}: {shown(words)}", _EVERY_TURN
-        if fate is Fate.LOST:
-            seen_by = examination.prompts.source.value
-            what, harm = f"the template silently omits {probe.title} from the prompt (seen by {seen_by})", probe.harm
-        heal = shape.heal
-        if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
-            heal = ""  # every call is lost
-        # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
-        handled = heal in HealPlan().ids
-        remedy = "not needed with the proxy, which heals every request"
-        if not heal:
-            remedy = "the chat template for tools that the model was trained on (--chat-template)"
-        elif not handled:
-            remedy = f"a chat template that accepts it, or heal: {{on: [{heal}]}} in the model's entry"
-        level = Level.NOTE if handled else Level.HARM
-        yield Finding(f"{probe.id}_{fate.value}", level, what, harm, remedy, handled, heal=heal)
-
-    return Probe(f"the template: {probe.title}", look)
+def _template(shape: _Shape, examination: Examination) -> Iterator[Finding]:
+    probe, (fate, words) = shape.probe, _fate(examination, shape)
+    texts = {"title": probe.title, "harm": probe.harm, "words": shown(words)}
+    found = finding(f"template_{fate.value}", **texts, seen_by=examination.prompts.source.value)
+    found = replace(found, id=f"{probe.id}_{fate.value}")
+    if fate not in (Fate.REFUSED, Fate.LOST):
+        yield found
+        return
+    heal = shape.heal
+    if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
+        heal = ""  # every call is lost
+    # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
+    handled = heal in HealPlan().ids
+    remedy = "not needed with the proxy, which heals every request"
+    if not heal:
+        remedy = "the chat template for tools that the model was trained on (--chat-template)"
+    elif not handled:
+        remedy = f"a chat template that accepts it, or heal: {{on: [{heal}]}} in the model's entry"
+    level = Level.NOTE if handled else Level.HARM
+    yield replace(found, level=level, remedy=remedy, handled=handled, heal=heal)
 
 
 PROBES = (
@@ -358,5 +332,5 @@ PROBES = (
     Probe("a forced call (tool_choice required)", _forced),
     Probe("a stream compared with the whole answer", _streams),
     Probe("the model's reasoning", _reasoning),
-    *map(_template, _SHAPES.values()),
+    *(Probe(f"the template: {shape.probe.title}", partial(_template, shape)) for shape in _SHAPES.values()),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
-from proxy.doctor.asking import Answer, Asker
+from proxy.doctor.asking import Asker
 from proxy.json import Json, JsonObject, as_list, as_text
 from proxy.upstream.api import TOKENIZE
 
@@ -30,10 +30,17 @@ MakeConversation = Callable[[str], JsonObject]
 class PromptSource(Enum):
     """The ways to see prompts."""
 
-    TOKENIZE = "/tokenize"
-    APPLY_TEMPLATE = "/apply-template"
+    TOKENIZE = TOKENIZE
+    APPLY_TEMPLATE = APPLY_TEMPLATE
     COUNTED = "the count of the prompt's tokens"
     NONE = "nothing"
+
+
+# The sources that show whole prompts, each with the additional fields of its request.
+_SHOWING: dict[PromptSource, JsonObject] = {
+    PromptSource.TOKENIZE: {"return_token_strs": True},
+    PromptSource.APPLY_TEMPLATE: {},
+}
 
 
 class Fate(Enum):
@@ -42,7 +49,7 @@ class Fate(Enum):
     KEPT = "kept"
     LOST = "lost"
     REFUSED = "refused"
-    UNTOLD = "untold"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +66,12 @@ class Prompts:
     def __init__(self, ask: Asker, model: str) -> None:
         self._ask = ask
         self._model = model
-        self._shown = {PromptSource.TOKENIZE: self._tokenized, PromptSource.APPLY_TEMPLATE: self._applied}
 
     @cached_property
     def source(self) -> PromptSource:
         """The way to see prompts on this server, found with a minimal conversation."""
-        for source, shown in self._shown.items():
-            prompt = shown({"messages": [_HI]})
+        for source in _SHOWING:
+            prompt = self._shown_by(source, {"messages": [_HI]})
             if prompt is not None and "mkbaseline" in prompt.text:
                 return source
         counts = [self._count({"messages": [{**_HI, "content": text}]})[0] for text in ("mkone", _many("mkone"))]
@@ -73,8 +79,7 @@ class Prompts:
 
     def prompt(self, body: JsonObject) -> Prompt | None:
         """Return the prompt for messages and tools; None if the server does not show it or did not answer."""
-        shown = self._shown.get(self.source)
-        return None if shown is None else shown(body)
+        return self._shown_by(self.source, body) if self.source in _SHOWING else None
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
         """Return the fate of `mark` in the conversation that `shape` builds with it, and the words of a refusal."""
@@ -82,24 +87,20 @@ class Prompts:
             return self._counted(shape, mark)
         prompt = self.prompt(shape(mark))
         if prompt is None:
-            return Fate.UNTOLD, ""
+            return Fate.UNKNOWN, ""
         if prompt.refused:
             return Fate.REFUSED, prompt.refused
         return (Fate.KEPT if mark in prompt.text else Fate.LOST), ""
 
-    def _tokenized(self, body: JsonObject) -> Prompt | None:
-        answer = self._ask.request(TOKENIZE, {"model": self._model, **body, "return_token_strs": True})
-        if answer.status != 200:
-            return _refusal(answer)
-        pieces = as_list(answer.json.get("token_strs"))
-        return Prompt("".join(map(as_text, pieces)).translate(_MARKS)) if pieces else None
-
-    def _applied(self, body: JsonObject) -> Prompt | None:
-        answer = self._ask.request(APPLY_TEMPLATE, {"model": self._model, **body})
-        if answer.status != 200:
-            return _refusal(answer)
+    def _shown_by(self, source: PromptSource, body: JsonObject) -> Prompt | None:
+        """Return the prompt or the words of a refusal; None if the server lacks the path or this use of it."""
+        answer = self._ask.request(source.value, {"model": self._model, **body, **_SHOWING[source]})
+        if answer.status in _REFUSED:
+            return Prompt(refused=answer.error or f"status {answer.status}")
         text = as_text(answer.json.get("prompt"))
-        return Prompt(text) if text else None
+        if source is PromptSource.TOKENIZE:
+            text = "".join(map(as_text, as_list(answer.json.get("token_strs")))).translate(_MARKS)
+        return Prompt(text) if text and answer.status == 200 else None
 
     def _counted(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
         few, refused = self._count(shape(mark))
@@ -107,10 +108,10 @@ class Prompts:
             return Fate.REFUSED, refused
         many, refused = self._count(shape(_many(mark)))
         if few is None or many is None:
-            return Fate.UNTOLD, ""
+            return Fate.UNKNOWN, ""
         if _grew(few, many):
             return Fate.KEPT, ""
-        return (Fate.LOST if few == many else Fate.UNTOLD), ""
+        return (Fate.LOST if few == many else Fate.UNKNOWN), ""
 
     def _count(self, body: JsonObject) -> tuple[int | None, str]:
         """Return the number of a prompt's tokens from a one-token request, and the words of a refusal."""
@@ -126,8 +127,3 @@ def _grew(few: Json, many: Json) -> bool:
 
 def _many(mark: str) -> str:
     return " ".join([mark] * _MANY)
-
-
-def _refusal(answer: Answer) -> Prompt | None:
-    """Return the words of a refusal; None if the server lacks the path or does not support this use of it."""
-    return Prompt(refused=answer.error or f"status {answer.status}") if answer.status in _REFUSED else None

@@ -11,7 +11,7 @@ from typing import get_args
 from msgspec.structs import replace
 
 from proxy import __version__
-from proxy.config.rules import Model, Rules, Telling, entry_with
+from proxy.config.rules import Rules, Telling, entry_with
 from proxy.doctor.asking import Asker
 from proxy.doctor.examination import Examination, Finding, Level, examine_server
 from proxy.doctor.probes import PROBES
@@ -42,27 +42,28 @@ class Report:
         return any(finding.level is Level.HARM for finding in self.findings)
 
     @property
-    def unexamined(self) -> int:
-        """The number of probes that were skipped for lack of time."""
-        return sum(finding.id == NOT_EXAMINED for finding in self.findings)
+    def ids(self) -> list[str]:
+        """The ids of the findings."""
+        return [finding.id for finding in self.findings]
 
     @property
     def hides_tools(self) -> bool:
         """Whether the chat template leaves out the tools: no setting of the proxy helps then."""
-        return any(finding.id == "tools_lost" for finding in self.findings)
+        return "tools_lost" in self.ids
 
     @property
     def verdict(self) -> str:
         """The server's value for agents, in one or two sentences."""
-        if any(finding.id == "chat_unanswered" for finding in self.findings):
+        if "chat_unanswered" in self.ids:
             return "No agent can work with this server."
         if self.hides_tools:
             return "The chat template leaves out the tools: the model never sees them; serve it with another template."
         harmful = [finding for finding in self.findings if finding.level is Level.HARM]
         kinds = {finding.kind for finding in self.findings if finding.kind}
         lost = {finding.kind for finding in harmful if finding.kind}
-        decided = all(finding.id != "call_unknown" for finding in self.findings)
-        without = f" Without it, {len(lost)} of {len(kinds)} kinds of calls are lost." if lost and decided else ""
+        without = ""
+        if lost and "call_unknown" not in self.ids:
+            without = f" Without it, {len(lost)} of {len(kinds)} kinds of calls are lost."
         if all(finding.handled for finding in harmful):
             return f"Works with this proxy as it is.{without}"
         if self.entry:
@@ -95,24 +96,19 @@ def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rule
     fixes = [finding.rule for finding in findings if finding.rule is not None]
     # If the server removes calls from the text in any case, the proxy cannot read them, so that rule comes last.
     for key, word in sorted(fixes, key=lambda rule: rule == ("parse", "server")):
-        wanted = _ruled(wanted, key, word, kind=examination.kind)
+        # `parse: proxy` is for servers that keep the tools in the prompt under `tool_choice: none`.
+        if word == "proxy" and examination.kind not in KEEPS_TOOLS:
+            continue
+        # The same key can name the answer field that contains the reasoning.
+        if key == "reasoning" and now.reasoning not in (None, *get_args(Telling)):
+            continue
+        wanted = replace(wanted, **{key: word})
     # Healings for the model's family and for every model need no entry.
     in_force, off = rules.heal_plan(examination.model, examination.family).ids, now.heal.off
     missing = [found.heal for found in findings if found.heal and found.heal not in in_force and found.heal not in off]
     if replace(wanted, match=now.match) == now and not missing:
         return ""
     return entry_with(wanted, examination.model, missing)
-
-
-def _ruled(model: Model, field: str, word: str, *, kind: str) -> Model:
-    """Return the entry with one more setting."""
-    # `parse: proxy` is for servers that keep the tools in the prompt under `tool_choice: none`.
-    if word == "proxy" and kind not in KEEPS_TOOLS:
-        return model
-    # The same key can name the answer field that contains the reasoning.
-    if field == "reasoning" and model.reasoning not in (None, *get_args(Telling)):
-        return model
-    return replace(model, **{field: word})
 
 
 def as_json(report: Report) -> JsonObject:
@@ -126,7 +122,7 @@ def as_json(report: Report) -> JsonObject:
         **{name: getattr(examination, name) for name in ("kind", "version", "model", "context")},
         "verdict": report.verdict,
         "harm": report.does_harm,
-        "unexamined": report.unexamined,
+        "unexamined": report.ids.count(NOT_EXAMINED),
         "findings": [*map(_finding, report.findings)],
         "entry": report.entry,
         "spent": {**{name: getattr(spent, name) for name in _SPENT}, "seconds": report.seconds},

@@ -32,7 +32,7 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 GUIDES = frozenset(("vllm", "sglang", "llamacpp", "lmdeploy"))
 
 # The error of a server that was started without a tool parser (vLLM).
-_NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
+NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
 # The errors of a server whose own parser failed (llama-server). The error names the expected format. "Content-only" is
 # excluded: there the server failed to decode a partial character, not a call.
 PARSER_FAILED = re.compile(
@@ -263,7 +263,7 @@ def parser_failed(error: UpstreamError) -> bool:
         return False
     message = error.message[:_LONGEST]
     if error.status == 400:
-        return _NO_PARSER.search(message) is not None
+        return NO_PARSER.search(message) is not None
     return error.status >= 500 and PARSER_FAILED.search(message) is not None
 
 

@@ -37,6 +37,14 @@ class Excerpt:
         """The kept bytes."""
         return b"".join(self._parts)
 
+    def shortened(self) -> Excerpt:
+        """Return the excerpt of at most MAX_KEPT bytes."""
+        short = Excerpt()
+        for part in self._parts:
+            short.add(part)
+        short.size = self.size
+        return short
+
     @property
     def kept(self) -> int:
         """The number of kept bytes."""
@@ -88,6 +96,12 @@ class Recording:
     def size(self) -> int:
         """Return the number of bytes kept in addition to the client's body."""
         return self.sent.kept + sum(len(one.up) + one.answer.kept for one in self.tries)
+
+    def shorten(self) -> None:
+        """Keep at most MAX_KEPT bytes of each answer from now on."""
+        for one in self.tries:
+            one.answer = one.answer.shortened()
+            one.complete = one.complete and not one.answer.cut
 
     def begin_try(self, body: bytes, *, raw_text: bool) -> TryRecording:
         """Return a recording of the next try; only the first MAX_TRIES are kept."""

@@ -232,7 +232,7 @@ class Pump(threading.Thread):
                 self._begin(stream)
             elif stream.is_gone:
                 stream.wait.client_left()
-            stream.move(State.RUNNING)
+            stream.state = State.RUNNING
             if self._does(stream, data):
                 self._go_on(stream)
 
@@ -249,7 +249,7 @@ class Pump(threading.Thread):
     # The steps of a stream.
 
     def _turn(self, stream: PumpedStream) -> None:
-        stream.move(State.RUNNING)
+        stream.state = State.RUNNING
         self._go_on(stream)
 
     def _go_on(self, stream: PumpedStream) -> None:
@@ -291,7 +291,7 @@ class Pump(threading.Thread):
         return False
 
     def _queue(self, stream: PumpedStream) -> None:
-        stream.move(State.READY)
+        stream.state = State.READY
         self._ready.append(stream)
 
     def _park(self, stream: PumpedStream) -> None:
@@ -303,13 +303,13 @@ class Pump(threading.Thread):
             self._by_descriptor[stream.upstream] = stream
             self._epoll.register(stream.upstream, select.EPOLLIN)
         self._deadlines.set(stream, wait.deadline)
-        stream.move(State.WAITING)
+        stream.state = State.WAITING
 
     def _leave_for(self, stream: PumpedStream, threads: ThreadPoolExecutor) -> None:
         """Run the next step on another thread."""
         self._forget_upstream(stream)
         self._deadlines.discard(stream)
-        stream.move(State.ON_THREAD)
+        stream.state = State.ON_THREAD
         self._submit(threads, self._make_step, stream)
 
     def _make_step(self, stream: PumpedStream) -> None:
@@ -324,8 +324,8 @@ class Pump(threading.Thread):
         if not stream.is_whole:
             self._end(stream)
             return
-        stream.out.end()
-        stream.move(State.FINISHING)
+        stream.add_end()
+        stream.state = State.FINISHING
         if self._flush(stream):
             self._end(stream)
 
@@ -334,7 +334,7 @@ class Pump(threading.Thread):
         self._forget_upstream(stream)
         self._forget_client(stream)
         self._deadlines.discard(stream)
-        stream.move(State.ENDED)
+        stream.state = State.ENDED
         self._streams.discard(stream)
         if not self._streams:
             sys.setswitchinterval(QUIET_SWITCH_SECONDS)
@@ -353,15 +353,15 @@ class Pump(threading.Thread):
         """Send a part to the client. Return True if the client took all of it or is gone."""
         if stream.is_gone:
             return True
-        stream.out.add(data)
+        stream.add(data)
         return self._flush(stream)
 
     def _flush(self, stream: PumpedStream) -> bool:
         """Send the pending bytes. Return True if the client took all of them."""
-        out = stream.out
         try:
-            while out:
-                out.sent(stream.sock.send(out.pending, socket.MSG_DONTWAIT))
+            while stream.pending:
+                size = stream.sock.send(stream.pending, socket.MSG_DONTWAIT)
+                stream.pending = b"" if size == len(stream.pending) else memoryview(stream.pending)[size:]
         except BlockingIOError:
             self._await_client(stream)
             return False
@@ -375,9 +375,9 @@ class Pump(threading.Thread):
         self._forget_upstream(stream)
         self._epoll.modify(stream.client, select.EPOLLRDHUP | select.EPOLLOUT)
         if stream.state is not State.FINISHING:
-            stream.move(State.WRITING)
+            stream.state = State.WRITING
         now = time.monotonic()
-        stream.stall.begin(_unsent(stream.sock), now)
+        stream.unsent, stream.taken_at = _unsent(stream.sock), now
         self._deadlines.set(stream, now + LOOK_SECONDS)
 
     def _on_client(self, stream: PumpedStream, mask: int) -> None:
@@ -395,7 +395,7 @@ class Pump(threading.Thread):
         """Handle a client that closed the connection or its sending half."""
         self._forget_client(stream)
         stream.lose_client()
-        stream.out.clear()
+        stream.pending = b""
         if stream.state is State.FINISHING:
             self._end(stream)
         elif stream.state is not State.ON_THREAD:  # `_take_in` handles a stream on a thread
@@ -412,8 +412,11 @@ class Pump(threading.Thread):
         if stream.state is State.WAITING:
             self._turn(stream)
         elif stream.state in (State.WRITING, State.FINISHING):
-            now = time.monotonic()
-            if stream.stall.lasts(_unsent(stream.sock), now):
+            now, unsent = time.monotonic(), _unsent(stream.sock)
+            # A slow client may read for long before its socket is writable again. Until then, only this shows it.
+            if unsent < stream.unsent:
+                stream.unsent, stream.taken_at = unsent, now
+            if now >= stream.taken_at + stream.idle:
                 self._lose(stream)
             else:
                 self._deadlines.set(stream, now + LOOK_SECONDS)
@@ -459,20 +462,20 @@ class Pump(threading.Thread):
         try:
             while data is not None:
                 if data:
-                    stream.out.add(data)
+                    stream.add(data)
                 self._send_all(stream)
                 data = self._step(stream)
             if not stream.is_broken:
-                stream.out.end()
+                stream.add_end()
                 self._send_all(stream)
         except OSError:
             stream.lose_client()
         stream.finish(stream.is_whole)
 
     def _send_all(self, stream: PumpedStream) -> None:
-        if stream.out and not stream.is_gone:
-            stream.sock.sendall(stream.out.pending)
-        stream.out.clear()
+        if stream.pending and not stream.is_gone:
+            stream.sock.sendall(stream.pending)
+        stream.pending = b""
 
 
 def _unsent(sock: socket.socket) -> int:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from proxy.errors import Unavailable
 from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_json
 from proxy.limits import STORE_BYTES, STORE_RESPONSES, STORE_SECONDS
+from proxy.server.activity import SCHEMA as RING
 from proxy.server.private_file import check_plain, lock_within, open_private
-from proxy.server.ring import SCHEMA as RING
 
 log = logging.getLogger("proxy")
 

@@ -34,11 +34,10 @@ from proxy.errors import RulesError, Unavailable
 from proxy.exchange.capture import CaptureFolder
 from proxy.json import JsonObject
 from proxy.limits import RESERVED_THREADS, THREADS
-from proxy.server.activity import Activity
+from proxy.server.activity import Activity, ActivityRing
 from proxy.server.logging_setup import adjust_logging
 from proxy.server.metrics import Metrics
 from proxy.server.private_file import check_plain, lock_within, open_private
-from proxy.server.ring import ActivityRing
 from proxy.server.shared_file import FILE_NAME, SharedFile
 from proxy.server.snapshot import Snapshot, make_snapshot
 

@@ -143,6 +143,17 @@ def read_body(
     return b"".join(received)[:limit]
 
 
+def whole_body(call: UpstreamCall, wait: AnswerWait, limit: int = MAX_ANSWER) -> bytes:
+    """Wait for the whole body of a response, and return it decompressed. Raises the errors of `read_body`."""
+    reading = read_body(decoded(call, wait.receive(call)), limit)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            body: bytes = done.value
+            return body
+
+
 def fetch(
     upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
 ) -> tuple[int, bytes]:

@@ -40,50 +40,42 @@ _MAX_AGE = "600"
 def authenticate(route: Route, environ: Mapping[str, Any], snapshot: Snapshot) -> ClientKey | None:
     """Return the client key of a request, or None if its route needs none. Raises Unauthorized or Forbidden."""
     keys = snapshot.keys
-    if route.access is Access.ADMIN:
-        check_admin(environ, keys)
-    elif route.access is Access.PAGE:
-        _check_page(environ, keys)
+    if route.access in (Access.ADMIN, Access.PAGE):
+        check_admin(environ, keys, of_page=route.access is Access.PAGE)
     elif route.access is Access.CLIENT and keys.clients:
         return keys.client(key_bytes(environ))
     return None
 
 
-def check_admin(environ: Mapping[str, Any], keys: Keys) -> None:
-    """Raise Unauthorized or Forbidden unless the request has the admin key or, if there is none, is local."""
-    if not keys.admin:
-        reason = _why_not_local(environ)
-        if reason:
-            raise Forbidden(_LOCAL_ONLY.format(reason), "admin")
-    elif not keys.is_admin(key_bytes(environ)):
-        needed = "this path needs the admin's key, as Authorization: Bearer KEY or x-api-key: KEY"
-        raise Unauthorized(needed, "admin")
+def check_admin(environ: Mapping[str, Any], keys: Keys, *, of_page: bool = False) -> None:
+    """Raise Unauthorized or Forbidden unless the request has the admin key or, if there is none, is local.
 
-
-def _check_page(environ: Mapping[str, Any], keys: Keys) -> None:
-    """Raise Unauthorized or Forbidden unless the request may use the live page.
-
-    A browser asks its user for the key (HTTP Basic, any name) and then sends it with every request to this host. A
-    request from another page is therefore rejected, even with the key.
+    `of_page`: the path is the live page's. A browser asks its user for the key (HTTP Basic, any name) and then sends it
+    with every request to this host. A request from another page is therefore rejected, even with the key.
     """
-    own, elsewhere = is_of_own_page(environ), comes_from_elsewhere(environ)
+    own = of_page and is_of_own_page(environ)
+    crossing = environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site")
+    elsewhere = of_page and (crossing or (not own and _page_origin(environ) is not None))
     if not keys.admin:
-        reason = _why_not_local(environ, of_page=own) or ("this request comes from another page" if elsewhere else "")
-        if reason:
-            raise Forbidden(_LOCAL_ONLY.format(reason), "admin")
+        reason = _why_not_local(environ, of_page=own)
+        if reason or elsewhere:
+            raise Forbidden(_LOCAL_ONLY.format(reason or "this request comes from another page"), "admin")
         return
     if elsewhere:
         raise Forbidden("this request comes from another web page; the live page answers only its own", "page")
-    scheme, _, encoded = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
-    key = key_bytes(environ)
-    if scheme.lower() == "basic":
-        try:
-            key = base64.b64decode(encoded.strip(), validate=True).partition(b":")[2]
-        except ValueError:
-            key = b""
+    key, needed = key_bytes(environ), "as Authorization: Bearer KEY or x-api-key: KEY"
+    if of_page:
+        needed = "as the password of HTTP Basic or as a Bearer"
+        scheme, _, encoded = str(environ.get("HTTP_AUTHORIZATION", "")).partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                key = base64.b64decode(encoded.strip(), validate=True).partition(b":")[2]
+            except ValueError:
+                key = b""
     if not keys.is_admin(key):
-        refused = Unauthorized("this path needs the admin's key, as the password of HTTP Basic or as a Bearer", "admin")
-        refused.headers = (("WWW-Authenticate", f'Basic realm="{SERVICE}", charset="UTF-8"'),)
+        refused = Unauthorized(f"this path needs the admin's key, {needed}", "admin")
+        if of_page:
+            refused.headers = (("WWW-Authenticate", f'Basic realm="{SERVICE}", charset="UTF-8"'),)
         raise refused
 
 
@@ -107,13 +99,6 @@ def is_of_own_page(environ: Mapping[str, Any]) -> bool:
     host = environ.get("HTTP_HOST", "").lower()
     origin = _page_origin(environ)
     return bool(host and origin) and str(origin).lower() in (f"http://{host}", f"https://{host}")
-
-
-def comes_from_elsewhere(environ: Mapping[str, Any]) -> bool:
-    """Return whether a header names another page as the sender."""
-    if environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower() in ("cross-site", "same-site"):
-        return True
-    return _page_origin(environ) is not None and not is_of_own_page(environ)
 
 
 def check_web_page(environ: Mapping[str, Any], origins: Sequence[str]) -> None:

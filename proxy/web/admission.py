@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, NoReturn
 
 from flask import Request
@@ -23,7 +22,7 @@ from proxy.server.state import WorkerState
 from proxy.web import routes
 from proxy.web.access import is_of_own_page
 from proxy.web.context import RequestContext
-from proxy.web.headers import request_id, secrets
+from proxy.web.headers import forwarded, owner_digest, request_id, secrets
 from proxy.web.routes import Access, Route
 
 # The key of the WSGI environment for the request's turn to compute (server/pump_worker.py).
@@ -47,7 +46,7 @@ class BodyTooSlow(BadRequest):
 
 
 def begin(worker: WorkerState, request: Request) -> RequestContext:
-    """Return the context of a new request, which counts as active until `RequestContext.give_back`."""
+    """Return the context of a new request, which counts as active until `held` of the context is closed."""
     environ = request.environ
     path, request_secrets = request.path, secrets(environ)
     keep_secrets(request_secrets)
@@ -60,10 +59,13 @@ def begin(worker: WorkerState, request: Request) -> RequestContext:
         request.method,
         path,
         in_messages=routes.asks_in_messages(path, names_version="HTTP_ANTHROPIC_VERSION" in environ),
+        owner=owner_digest(environ),
+        user_agent=environ.get("HTTP_USER_AGENT", ""),
+        forwarded=forwarded(environ),
         secrets=request_secrets,
-        held=[worker.leave],
     )
     worker.enter()
+    context.held.callback(worker.leave)
     return context
 
 
@@ -143,7 +145,7 @@ def let_in(ctx: RequestContext, route: Route, environ: Mapping[str, Any], client
         if not shared.acquire_slot(f"key {key.name}", key.streams):
             words = f"the key {key.name} already has {key.streams} concurrent requests (streams)"
             raise TooMany(words, "streams", _WAIT)
-        ctx.held.append(partial(shared.release_slot, f"key {key.name}"))
+        ctx.held.callback(shared.release_slot, f"key {key.name}")
 
 
 def named_model(body: bytes) -> str:

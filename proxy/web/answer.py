@@ -6,10 +6,9 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from flask import Response
 
@@ -28,9 +27,8 @@ from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import TOKENIZE
-from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.responses import decoded, read_body
-from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
+from proxy.upstream.responses import whole_body
+from proxy.web.context import PreparedRequest, RequestContext, TargetModel, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_activity, note_sent
 
@@ -42,15 +40,15 @@ HAND_OVER = "tool_proxy.hand_over"
 _COUNT_SECONDS = 1.0
 
 
-def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest]) -> Response:
+def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
     """Answer `POST /v1/chat/completions`, `/v1/messages` and `/v1/responses`.
 
     `prepare` reads the dialect's request; it may ask the model server for its models.
     """
     request = current_request()
-    ctx, environ = request.context, request.environ
-    ctx.prepared = prepared = prepare(ctx, environ)
-    chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.family)
+    ctx = request.context
+    ctx.prepared = prepared = prepare(ctx)
+    chat, heal_plan = prepared.chat, ctx.heal_plan(prepared.chat.model, prepared.target.family)
     ending = _ending(ctx, prepared, heal_plan)
     if ending is not None:
         ctx.outcome.error = "loop guard"
@@ -62,7 +60,7 @@ def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest
     exchange = _exchange(ctx, prepared, heal_plan)
     parts = run_exchange(exchange)
     first = next(filter(None, parts), b"") if chat.stream else b"".join(parts)
-    ctx.first_byte = time.monotonic()
+    ctx.first_byte = time.monotonic() - ctx.began
     if not chat.stream:
         note_sent(ctx, first)
         response = Response(first, 200, [("Content-Type", JSON_TYPE), *ctx.outcome.headers])
@@ -72,7 +70,7 @@ def reply(prepare: Callable[[RequestContext, Mapping[str, Any]], PreparedRequest
     headers = [*STREAM_HEADERS, *ctx.outcome.headers]
     response = Response(sent(ctx, chain((first,), parts)), 200, headers)
     response.call_on_close(parts.close)
-    hand_over = environ.get(HAND_OVER)
+    hand_over = request.environ.get(HAND_OVER)
     if hand_over is not None:
         exchange.wait.on_lane = partial(note_sent, ctx)
         hand_over(exchange.wait)
@@ -94,12 +92,8 @@ def _ending(ctx: RequestContext, prepared: PreparedRequest, plan: HealPlan) -> J
 
 
 def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPlan) -> Exchange:
-    snapshot, settings, chat, profile = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.profile
-    parse = profile.parse
-
-    def server_kind() -> str:
-        return profile.server_kind or snapshot.server_kind(prepared.headers, prepared.server)
-
+    snapshot, settings, chat, target = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.target
+    profile, parse, server_kind = target.profile, target.profile.parse, partial(target.server_kind, snapshot)
     if parse == "auto":  # docs/configuration.md: who parses
         parse = "proxy" if snapshot.parses(chat.model) else "server"
     # The way to disable a server's parser depends on its kind. Without tools there are no calls to parse.
@@ -112,11 +106,11 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         total=REPLY_SECONDS,
     )
     return Exchange(
-        server=prepared.server,
+        server=target.server,
         kind=server_kind,
         learn_parser_failure=partial(snapshot.remember, chat.model),
         learn_healings=partial(_learn_healings, ctx, chat.model),
-        headers=prepared.headers,
+        headers=target.headers,
         request=chat,
         plan=Plan(parse, profile.transport, kind, heal=heal_plan),
         wait=ctx.wait(timeouts),
@@ -124,7 +118,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
         recording=ctx.recording,
-        count=partial(tokens_of, model=chat.model, server=prepared.server, headers=prepared.headers),
+        count=partial(tokens_of, target, chat.model),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
@@ -148,10 +142,10 @@ def _engine(
     `forced` is the tool that this try forces, or "".
     """
     ordered = not prepared.dialect.verbatim  # the blocks of Messages
-    apart = thoughts_in_text(prepared.thoughts, prepared.profile, "proxy" if raw_text else parse, blocks=ordered)
+    apart = thoughts_in_text(prepared.thoughts, prepared.target.profile, "proxy" if raw_text else parse, blocks=ordered)
     task = make_task(
         prepared.chat,
-        ctx.snapshot.rules.policy(prepared.chat.model, prepared.family),
+        ctx.snapshot.rules.policy(prepared.chat.model, prepared.target.family),
         seed=ctx.seed,
         raw_text=raw_text,
         ordered=ordered,
@@ -187,23 +181,15 @@ def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
                 ctx.socket.shutdown(socket.SHUT_RDWR)
 
 
-def whole_body(call: UpstreamCall, wait: AnswerWait) -> bytes:
-    """Wait for the whole body of a response, and return it decompressed."""
-    reading = read_body(decoded(call, wait.receive(call)))
-    while True:
-        try:
-            next(reading)
-        except StopIteration as done:
-            body: bytes = done.value
-            return body
+def tokens_of(target: TargetModel, model: str, text: str) -> int:
+    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown.
 
-
-def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:
-    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown."""
+    `model` is the upstream name of the target.
+    """
     body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
     wait = AnswerWait(None, Timeouts(_COUNT_SECONDS, total=_COUNT_SECONDS, until_complete=True))
     try:
-        with server.open("POST", TOKENIZE, headers, dump_request(body)) as call:
+        with target.server.open("POST", TOKENIZE, target.headers, dump_request(body)) as call:
             # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
             answer = as_object(load_upstream(whole_body(call, wait))[0])
     except (ProxyError, ValueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 from flask import Flask, Request, Response
@@ -31,15 +30,13 @@ from proxy.server.state import WorkerState, announce, start_worker, tidy_capture
 from proxy.web import admission, routes, views
 from proxy.web.access import authenticate, check_web_page, cors
 from proxy.web.answer import reply
-from proxy.web.context import ClientRequest, RequestContext, current_request, json_response, request_context
+from proxy.web.context import ClientRequest, RequestContext, View, current_request, json_response, request_context
 from proxy.web.headers import add_id, credential
-from proxy.web.passed import passed
 from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
 from proxy.web.record import end_activity, keep_captures, log_request, measure
 
 log = logging.getLogger("proxy")
 
-View = Callable[..., Response]
 # Statuses for which a retry is useless. SDKs learn that from a header.
 _PERMANENT = frozenset((400, 401, 403, 404, 405, 413, 415, 422, 508))
 _PLACEHOLDER = re.compile(r"\{[a-z]+\}")
@@ -55,25 +52,22 @@ class _App(Flask):
         return self.url_map.bind("", path_info=request.path, default_method=request.method)
 
 
-def create_app(page: Mapping[routes.Route, View] | None = None) -> Flask:
-    """Return one worker's application, from the environment and the rules file. Raises RulesError.
-
-    `page` are the views of the live page. They are passed in because their package imports this one.
-    """
+def create_app() -> Flask:
+    """Return one worker's application, from the environment and the rules file. Raises RulesError."""
     set_up_logging()
     worker = start_worker()
     settings = worker.snapshot.settings
     set_up_logging(json_lines=settings.log_format == "json")
     announce(worker.snapshot, worker.shared.path if worker.keeps else "")
     tidy_captures(worker)
-    return make_app(worker, page)
+    return make_app(worker)
 
 
-def make_app(worker: WorkerState, page: Mapping[routes.Route, View] | None = None) -> Flask:
+def make_app(worker: WorkerState) -> Flask:
     """Return the application for a worker's state."""
     app = _App("proxy", static_folder=None)
     app.request_class = ClientRequest
-    all_views = {**_views(), **(page or {})}
+    all_views = _views()
     app.url_map = _url_map(tuple(all_views))
     app.view_functions = {route.path: view for route, view in all_views.items()}
     app.before_request(lambda: _before_request(worker))
@@ -85,7 +79,7 @@ def make_app(worker: WorkerState, page: Mapping[routes.Route, View] | None = Non
 
 
 def _views() -> dict[routes.Route, View]:
-    """Return the view of each route, except for those of the live page."""
+    """Return the view of each route."""
     return {
         routes.CHAT: partial(reply, prepare_chat),
         routes.MESSAGES: partial(reply, prepare_messages),
@@ -97,14 +91,22 @@ def _views() -> dict[routes.Route, View]:
         routes.CANCEL: views.cancel,
         routes.MODELS: views.models,
         routes.MODEL: views.model,
-        **{route: partial(passed, route.path) for route in routes.PASSED},
+        **{route: partial(views.passed, route.path) for route in routes.PASSED},
         **dict.fromkeys(routes.HEALTH, views.health),
         routes.READY: views.ready,
         routes.RELOAD: views.reload,
         routes.METRICS: views.metrics,
+        **{route: partial(_page_view, route) for route in routes.LIVE_PAGE},
         routes.ROOT: views.root,
         routes.CLIENT_ROOT: views.root,
     }
+
+
+def _page_view(route: routes.Route, **values: str) -> Response:
+    """Call the view of a path of the live page."""
+    from proxy.web.page_views import VIEWS  # noqa: PLC0415 - imported at the first request for the page
+
+    return VIEWS[route](**values)
 
 
 @cache
@@ -143,7 +145,7 @@ def _before_request(worker: WorkerState) -> Response | None:
     context.upstream_key = snapshot.keys.upstream_key(credential(environ))
     context.add_secret(context.upstream_key)
     admission.let_in(context, route, environ, client)
-    return None if request.routing_exception is None else passed(route.path)
+    return None if request.routing_exception is None else views.passed(route.path)
 
 
 def _allowed(request: ClientRequest) -> str:
@@ -177,10 +179,10 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     try:
         log_request(ctx, status)
         measure(ctx, status)
-        end_activity(ctx, status)
         keep_captures(ctx)
+        end_activity(ctx, status)
     finally:
-        ctx.give_back()
+        ctx.held.close()
     ctx.outcome.failure = None  # its traceback keeps the request's frames alive
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from flask import Request, Response
 from flask.globals import request_ctx
 
+from proxy import __version__
 from proxy.config.api_keys import ClientKey
 from proxy.config.rules import Profile
 from proxy.dialects.base import Dialect
@@ -25,26 +26,45 @@ from proxy.server.logging_setup import keep_secrets
 from proxy.server.snapshot import Snapshot
 from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, HasTurn, Timeouts
+from proxy.upstream.api import CONVERSATION
 from proxy.upstream.client import ModelServer
 from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
 from proxy.web.routes import Route
 
+View = Callable[..., Response]
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """The model of a request, with its server. `requested` is the client's name for the model.
+
+    `headers` are all headers for `server`. `context` is the number of tokens of the model's context, or None if it is
+    unknown.
+    """
+
+    requested: str
+    profile: Profile
+    server: ModelServer
+    headers: Mapping[str, str]
+    family: Family | None
+    context: int | None = None
+
+    def server_kind(self, snapshot: Snapshot) -> str:
+        """Return the kind of the server, from the rules or from its list of models."""
+        return self.profile.server_kind or snapshot.server_kind(self.headers, self.server)
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A client's request in the internal form, with its server and the dialect of its reply.
+    """A client's request in the internal form, with its model and the dialect of its reply.
 
-    `headers` are all headers for `server`. `thoughts` describes how reasoning is marked in the text of the reply.
-    `family` is the model's family.
+    `thoughts` describes how reasoning is marked in the text of the reply.
     """
 
+    target: TargetModel
     chat: ChatRequest
-    profile: Profile
     dialect: Dialect
-    server: ModelServer
-    headers: Mapping[str, str]
     thoughts: Thoughts
-    family: Family | None
 
 
 @dataclass(slots=True)
@@ -53,14 +73,18 @@ class RequestContext:
 
     - `socket`: the client's socket under gunicorn; None for a test client, where only the upstream is watched.
     - `turn`: the turn to compute, released while the request waits; or None.
-    - `held`: functions that release the request's resources (`give_back`).
+    - `held`: releases the request's resources, newest first, when it is closed. `has_thread`: it counts as one that
+      uses a thread.
     - `in_messages`: the answer or error is in the Messages dialect.
     - `route`: None until it is found. `prepared`: None unless the request asks a model through a dialect.
     - `key`: the accepted client key. `denied`: the reason of a rejection. `upstream_key`: the key to send upstream.
+    - `owner`: the digest of the client's credential. `user_agent`: the client's program.
+    - `forwarded`: the client's headers that are sent upstream.
     - `secrets`: values that no log may show.
     - `seed`: the seed for call ids.
     - `cors`: headers for the web page that sent the request.
-    - `sent`: the number of bytes sent. `recording`: the bodies, if they are captured or the live page may show them.
+    - `first_byte`: seconds until the first byte of the answer, or None before it. `sent`: the number of bytes sent.
+    - `recording`: the bodies, if they are captured or the live page may show them.
     """
 
     id: str
@@ -76,28 +100,45 @@ class RequestContext:
     denied: str = ""
     in_messages: bool = False
     upstream_key: str = field(default="", repr=False)
+    owner: bytes = field(default=b"", repr=False)
+    user_agent: str = ""
+    forwarded: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     seed: bytes = field(default_factory=partial(fresh_bytes, 16), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
     prepared: PreparedRequest | None = None
     began: float = field(default_factory=time.monotonic)
-    first_byte: float = 0.0
+    first_byte: float | None = None
     sent: int = 0
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
-    held: list[Callable[[], object]] = field(default_factory=list)
+    held: ExitStack = field(default_factory=ExitStack)
+    has_thread: bool = False
 
     @property
     def dialect(self) -> str:
         """The route's dialect, for the log and the metrics; `own` without a route."""
         return "own" if self.route is None else self.route.dialect
 
-    def server_key(self, model: str | None) -> str:
-        """Return the key for the server of a model (None: the main server), or "", and mask it in logs and errors."""
+    def upstream_headers(self, model: str | None, content_type: str = "", conversation: str = "") -> dict[str, str]:
+        """Return the headers for a request to the server of a model. None selects the main server.
+
+        They are the client's allowed headers, the proxy's own, and the server's key, which logs and errors mask from
+        now on. The key is always sent as `Bearer`, the only form that vLLM accepts. By the key of the `conversation`, a
+        load balancer keeps the conversation at one server.
+        """
+        headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": self.id}
+        if content_type:
+            headers["Content-Type"] = content_type
+        headers |= self.forwarded
         key = self.snapshot.server_key(model, self.upstream_key)
         self.add_secret(key)
-        return key
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        if conversation:
+            headers[CONVERSATION] = conversation
+        return headers
 
     def add_secret(self, secret: str) -> None:
         """Mask a secret in all further logs and errors. Ignores ""."""
@@ -116,27 +157,19 @@ class RequestContext:
     def take_thread(self) -> None:
         """Count the request as one that may use a thread for long. Raises Unavailable if there are too many."""
         self.worker.take_thread()
-        self.held.append(self.worker.return_thread)
+        self.has_thread = True
+        self.held.callback(self.return_thread)
 
     def return_thread(self) -> None:
         """Stop counting the request as one that uses a thread."""
-        with contextlib.suppress(ValueError):
-            self.held.remove(self.worker.return_thread)
+        if self.has_thread:
+            self.has_thread = False
             self.worker.return_thread()
 
     def take_stream(self) -> None:
         """Count the request as a stream. Raises Unavailable."""
         self.worker.take_stream()
-        self.held.append(self.worker.return_stream)
-
-    def give_back(self) -> None:
-        """Release all resources, newest first, even if one of the functions fails."""
-        try:
-            while self.held:
-                self.held.pop()()
-        finally:
-            if self.held:
-                self.give_back()
+        self.held.callback(self.worker.return_stream)
 
     def check_model(self, model: str) -> None:
         """Raise Forbidden if the client key may not use a model, given by its upstream name."""

@@ -1,4 +1,4 @@
-"""Request headers to send upstream, the keys and ids in them, and response headers.
+"""Request headers, the keys and ids in them, and response headers.
 
 Which headers are forwarded is in the tables of `proxy/upstream/api.py`.
 """
@@ -9,7 +9,6 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from functools import lru_cache
 from hashlib import blake2b, sha256
 from itertools import count
 from typing import Any
@@ -17,9 +16,8 @@ from urllib.parse import parse_qsl
 
 from werkzeug.datastructures import Headers
 
-from proxy import __version__
 from proxy.secrets import masked_text
-from proxy.upstream.api import CONVERSATION, REQUEST, REQUEST_PREFIX, SECRET_WORDS
+from proxy.upstream.api import REQUEST, REQUEST_PREFIX, SECRET_WORDS
 
 JSON_TYPE = "application/json"
 # Tell reverse proxies not to buffer a stream.
@@ -36,31 +34,14 @@ _LONG = 16
 MAX_SECRETS = 16
 
 
-def upstream_headers(
-    environ: Mapping[str, Any], content_type: str, request_id: str, upstream_key: str, conversation: str = ""
-) -> dict[str, str]:
-    """Return the headers to send upstream: allowed headers of the client and the proxy's own.
-
-    The key is always sent as `Bearer`, the only form that vLLM accepts. `conversation` is the key of the conversation.
-    """
-    headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": request_id}
-    if content_type:
-        headers["Content-Type"] = content_type
-    for key, value in environ.items():
-        # A slice is faster than `startswith`, and this loop runs for every name in the environment.
-        if key in REQUEST or key[: len(REQUEST_PREFIX)] == REQUEST_PREFIX:
-            headers[_field_name(key)] = str(value)
-    if upstream_key:
-        headers["Authorization"] = f"Bearer {upstream_key}"
-    if conversation:
-        headers[CONVERSATION] = conversation
-    return headers
-
-
-@lru_cache(maxsize=256)
-def _field_name(key: str) -> str:
-    """Return the header of a WSGI name: `X-Forwarded-For` for `HTTP_X_FORWARDED_FOR`."""
-    return key.removeprefix("HTTP_").replace("_", "-").title()
+def forwarded(environ: Mapping[str, Any]) -> dict[str, str]:
+    """Return the client's headers that are sent upstream: `OpenAI-Project` for `HTTP_OPENAI_PROJECT`."""
+    return {
+        key.removeprefix("HTTP_").replace("_", "-").title(): str(value)
+        for key, value in environ.items()
+        # A slice is faster than `startswith`, and this runs for every name in the environment.
+        if key in REQUEST or key[: len(REQUEST_PREFIX)] == REQUEST_PREFIX
+    }
 
 
 def credential(environ: Mapping[str, Any]) -> str:

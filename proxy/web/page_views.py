@@ -19,16 +19,13 @@ from proxy.exchange.capture import read_capture
 from proxy.json import Json, JsonObject, dump_json, objects_in
 from proxy.repair.policy import Policy
 from proxy.repair.text_report import explained, read_text, reasons
-from proxy.server.activity import Activity
-from proxy.server.ring import TOTALS, Story, verdict
+from proxy.server.activity import TOTALS, Activity, Record, verdict
 from proxy.server.snapshot import is_ready
 from proxy.server.state import WorkerState
 from proxy.web import routes
-from proxy.web.app import View
-from proxy.web.context import json_response, request_context
+from proxy.web.context import View, json_response, request_context
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
-_CAPTURE = "capture "
 _TITLES = {
     "asked": "What the client sent",
     "up": "What was sent upstream",
@@ -83,34 +80,29 @@ def status_json(worker: WorkerState) -> JsonObject:
     }
 
 
-def last_capture(story: Story) -> bytes | None:
+def last_capture(record: Record) -> bytes | None:
     """Return the capture of the request's last try, or None."""
-    names = sorted(name for name in story.parts if name.startswith(_CAPTURE))
-    return story.parts[names[-1]] if names else None
+    captures = [data for name, data in record.parts.items() if name.startswith("capture ")]
+    return captures[-1] if captures else None
 
 
-def story_json(number: int, story: Story) -> JsonObject:
-    """Return the story in steps: what the client sent, each try with its answer, and what the client got."""
-    return {**story.summary, "number": number, "steps": [*_steps(story)], "reading": [*_reading(story)]}
+def story_json(number: int, record: Record) -> JsonObject:
+    """Return the request in steps: what the client sent, each try with its answer, and what the client got."""
+    return {**record.summary, "number": number, "steps": [*_steps(record)], "reading": [*_reading(record)]}
 
 
-def _steps(story: Story) -> Iterator[JsonObject]:
-    def order(name: str) -> tuple[int, str, int]:
-        kind, _, number = name.partition(" ")
-        return {"asked": 0, "sent": 2}.get(kind, 1), number, kind == "capture"
-
-    for name in sorted(story.parts, key=order):
+def _steps(record: Record) -> Iterator[JsonObject]:
+    for name, data in record.parts.items():
         kind, _, number = name.partition(" ")
         title = f"{_TITLES[kind]}, try {number}" if number else _TITLES[kind]
-        data = story.parts[name]
-        if kind == "capture":
-            data = data.partition(b"\n")[2]  # the first line describes the request
-        yield {"title": title, "text": data.decode("utf-8", "replace")}
+        # The first line of a capture describes the request.
+        text = data.partition(b"\n")[2] if kind == "capture" else data
+        yield {"title": title, "text": text.decode("utf-8", "replace")}
 
 
-def _reading(story: Story) -> Iterator[str]:
+def _reading(record: Record) -> Iterator[str]:
     """Yield lines about the text of the last answer: its calls, and why the rest is not a call."""
-    data = last_capture(story)
+    data = last_capture(record)
     if data is None:
         return
     try:
@@ -188,34 +180,34 @@ def state() -> Response:
 
 def one_request(name: str) -> Response:
     """`GET /_ui/requests/{request}`: the story of a request."""
-    return _secured(json_response(dump_json(story_json(number_in(name), _story(name)))))
+    return _secured(json_response(dump_json(story_json(number_in(name), _record(name)))))
 
 
 def capture(name: str) -> Response:
     """`GET /_ui/requests/{request}/capture`: the last answer, named and formatted as `serve --capture` does."""
-    story = _story(name)
-    data = last_capture(story)
+    record = _record(name)
+    data = last_capture(record)
     if data is None:
         raise NotFound("the answer of this request was not kept; audit_values: true keeps answers")
-    at = story.summary.get("at")
+    at = record.summary.get("at")
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at if isinstance(at, float) else 0))
     response = Response(data, content_type="application/octet-stream")
     response.headers["Content-Disposition"] = (
-        f'attachment; filename="{moment}.000000Z-{story.summary["id"]}.capture"'
+        f'attachment; filename="{moment}.000000Z-{record.summary["id"]}.capture"'
     )
     return _secured(response)
 
 
-def _story(name: str) -> Story:
-    story = _activity().ring.story(number_in(name))
-    if story is None:
+def _record(name: str) -> Record:
+    record = _activity().ring.record(number_in(name))
+    if record is None:
         raise NotFound("there is no such request; only the newest are kept")
     if request_context().snapshot.settings.audit_values:
-        return story
+        return record
     # Values may have been recorded before a reload that forbids showing them.
-    listed = objects_in(story.summary.get("repairs"))
+    listed = objects_in(record.summary.get("repairs"))
     repairs: list[Json] = [{key: each[key] for key in each if key not in ("before", "after")} for each in listed]
-    return Story({**story.summary, "repairs": repairs, "values": False}, {})
+    return Record({**record.summary, "repairs": repairs, "values": False})
 
 
 VIEWS: dict[routes.Route, View] = {

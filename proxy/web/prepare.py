@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from proxy.config.rules import Profile, Rules
-from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatDialect
 from proxy.dialects.chat.request import ChatRequest, conversation_key, read_chat
 from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.request import translate
+from proxy.dialects.messages import request as messages
 from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.dialects.responses import request as responses
-from proxy.dialects.responses.kept import Resumed, resume
+from proxy.dialects.responses.kept import resume
 from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
 from proxy.dialects.responses.writer import ResponsesDialect, echo
 from proxy.dialects.translation import OWN_WORDS, ModelOptions
@@ -26,67 +23,29 @@ from proxy.exchange.plan import server_of
 from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
-from proxy.healing.reasoning import ThinkingRequest, effort_words, field_back, think
+from proxy.healing.reasoning import ThinkingRequest, field_back, think
 from proxy.json import JsonObject, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
-from proxy.repair.record import Repair
 from proxy.server.shared_file import ResponseStore
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import served_name
 from proxy.web.admission import parse_body
-from proxy.web.context import PreparedRequest, RequestContext
-from proxy.web.headers import JSON_TYPE, fresh_id, owner_digest, upstream_headers
+from proxy.web.context import PreparedRequest, RequestContext, TargetModel
+from proxy.web.headers import JSON_TYPE, fresh_id
 
 
-@dataclass(frozen=True, slots=True)
-class TargetModel:
-    """The model of a request to translate, with its server. `requested` is the client's name for the model.
-
-    `context` is the number of tokens of the model's context, or None if the server does not report it.
-    """
-
-    requested: str
-    profile: Profile
-    server: ModelServer
-    headers: Mapping[str, str]
-    context: int | None
-    family: Family | None
-    options: ModelOptions
-
-    def thinking(self, ctx: RequestContext, body: JsonObject) -> ThinkingRequest:
-        """Return a translated body with the reasoning settings in the form of the model's family."""
-        suffix = ctx.snapshot.rules.thinking_suffix(self.requested)
-        return think(body, self.family, self.profile.thinking, suffix)
-
-    def chat(
-        self, ctx: RequestContext, body: JsonObject, dropped: tuple[Repair, ...], *, json_reply: bool
-    ) -> tuple[ChatRequest, Thoughts]:
-        """Return the chat request for a translated body, and how reasoning is marked in the text of its reply.
-
-        `dropped` has an audit record for each kind of field that could not be translated.
-        """
-        rewritten = self.thinking(ctx, body)
-        ctx.outcome.request_audit = (*dropped, *rewritten.audit)
-        chat = read_chat(dump_request(rewritten.body), rewritten.body)
-        return replace(chat, json_reply=json_reply), rewritten.thoughts
-
-    def prepared(self, chat: ChatRequest, dialect: Dialect, thoughts: Thoughts) -> PreparedRequest:
-        """Return the prepared request to this model."""
-        return PreparedRequest(chat, self.profile, dialect, self.server, self.headers, thoughts, self.family)
-
-
-def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+def prepare_chat(ctx: RequestContext) -> PreparedRequest:
     """Prepare a Chat Completions request, which is already in the internal form. An alias changes its model."""
     body, raw = parse_body(ctx.body), ctx.body
     model, rules = body.get("model"), ctx.snapshot.rules
     served = rules.alias(model) if isinstance(model, str) else model
-    headers = conversation_headers(ctx, environ, body, as_text(served))
+    conversation = conversation_key(body)
     if served != model:
         body["model"] = served
         raw = dump_request(body)
     chat = read_chat(raw, body)
-    ctx.check_model(chat.model)
-    profile, server = rules.profile(chat.model, ctx.client), model_server(ctx, chat.model)
+    target = _target(ctx, as_text(model), chat.model, conversation)
+    profile = target.profile
     options = ChatOptions(
         model=chat.model,
         usage=chat.usage,
@@ -96,38 +55,38 @@ def prepare_chat(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedReq
         reasoning=profile.reasoning,
         calls_as_text=profile.calls == "text",
     )
-    family = ctx.snapshot.family(chat.model, profile, headers, server)
-    rewritten = think(chat.body, family, profile.thinking, rules.thinking_suffix(as_text(model)))
+    rewritten = thinking(ctx, target, chat.body)
     ctx.outcome.request_audit = rewritten.audit
     if rewritten.body is not chat.body:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
-    return PreparedRequest(chat, profile, ChatDialect(options), server, headers, rewritten.thoughts, family)
+    return PreparedRequest(target, chat, ChatDialect(options), rewritten.thoughts)
 
 
-def prepare_messages(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+def prepare_messages(ctx: RequestContext) -> PreparedRequest:
     """Translate a Messages request. This may request the model server's list of models."""
     body = parse_body(ctx.body)
-    target = find_model(ctx, environ, body)
-    made = translate(body, target.options)
-    chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
+    target, model = find_model(ctx, body)
+    made = messages.translate(body, model)
+    chat, thoughts = _translated(ctx, target, made)
     # llama.cpp repeats the client's prefill at the start of a whole answer, but not in streams.
-    repeats = target.options.server_kind == "llamacpp" and not chat.stream
+    repeats = model.server_kind == "llamacpp" and not chat.stream
     options = ReplyOptions(
         target.requested,
         made.stop_sequences,
         ctx.id,
         made.prefill if repeats else "",
-        leave_open=environ.get("HTTP_USER_AGENT", "").startswith("claude-cli/"),
+        leave_open=ctx.user_agent.startswith("claude-cli/"),
     )
-    return target.prepared(chat, MessagesDialect(options), thoughts)
+    return PreparedRequest(target, chat, MessagesDialect(options), thoughts)
 
 
-def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> PreparedRequest:
+def prepare_responses(ctx: RequestContext) -> PreparedRequest:
     """Translate a Responses request. This may request the model server's list of models."""
-    request, store = resumed(ctx, environ, parse_body(ctx.body)), response_store(ctx, environ)
-    target = find_model(ctx, environ, request.body)
-    made = responses.translate(request.body, target.options)
-    chat, thoughts = target.chat(ctx, made.body, made.dropped, json_reply=made.json_reply)
+    store = response_store(ctx)
+    request = resume(parse_body(ctx.body), store)
+    target, model = find_model(ctx, request.body)
+    made = responses.translate(request.body, model)
+    chat, thoughts = _translated(ctx, target, made)
     limit = chat.body.get("max_tokens")
     options = ResponsesOptions(
         fresh_id(12),
@@ -139,27 +98,37 @@ def prepare_responses(ctx: RequestContext, environ: Mapping[str, Any]) -> Prepar
         lambda: int(time.time()),
         None if store is None or not request.keep else partial(store.keep, items=request.items),
     )
-    return target.prepared(chat, ResponsesDialect(options), thoughts)
+    return PreparedRequest(target, chat, ResponsesDialect(options), thoughts)
 
 
-def response_store(ctx: RequestContext, environ: Mapping[str, Any]) -> ResponseStore | None:
+def _translated(
+    ctx: RequestContext, target: TargetModel, made: messages.Translation | responses.Translation
+) -> tuple[ChatRequest, Thoughts]:
+    """Return the chat request for a translated one, and how reasoning is marked in the text of its reply."""
+    rewritten = thinking(ctx, target, made.body)
+    ctx.outcome.request_audit = (*made.dropped, *rewritten.audit)
+    chat = read_chat(dump_request(rewritten.body), rewritten.body)
+    return replace(chat, json_reply=made.json_reply), rewritten.thoughts
+
+
+def thinking(ctx: RequestContext, target: TargetModel, body: JsonObject) -> ThinkingRequest:
+    """Return a body with the reasoning settings in the form of the model's family."""
+    suffix = ctx.snapshot.rules.thinking_suffix(target.requested)
+    return think(body, target.family, target.profile.thinking, suffix)
+
+
+def response_store(ctx: RequestContext) -> ResponseStore | None:
     """Return the store of responses for the client's key, or None if responses are not stored.
 
     The key need not be one of the configured client keys.
     """
     if not ctx.worker.keeps or ctx.snapshot.settings.store == "off":
         return None
-    digest = owner_digest(environ) if ctx.key is None else ctx.key.digest
+    digest = ctx.owner if ctx.key is None else ctx.key.digest
     return ResponseStore(ctx.worker.shared, digest.hex())
 
 
-def resumed(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> Resumed:
-    """Return a Responses request with the stored items that it refers to; unchanged if responses are not stored."""
-    store = response_store(ctx, environ)
-    return Resumed(body) if store is None else resume(body, store)
-
-
-def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject) -> TargetModel:
+def find_model(ctx: RequestContext, body: JsonObject) -> tuple[TargetModel, ModelOptions]:
     """Return the model that a request to translate means. This may request the model server's list of models.
 
     Raises BadRequest, Forbidden, and NotFound if the name is ambiguous.
@@ -168,23 +137,35 @@ def find_model(ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject
     if not isinstance(model, str) or not model:
         raise BadRequest("model: the name of a model is required, as a string", "model")
     # A claude-* name means the only model of the main server. The rules may then route that model elsewhere.
-    cards = snapshot.cards(conversation_headers(ctx, environ, body, None), model_server(ctx))
+    conversation = conversation_key(body)
+    cards = snapshot.cards(ctx.upstream_headers(None, JSON_TYPE, conversation), model_server(ctx))
     served = served_name(model, cards, snapshot.rules)
-    ctx.check_model(served)
-    profile, server = snapshot.rules.profile(served, ctx.client), model_server(ctx, served)
-    headers = conversation_headers(ctx, environ, body, served)
-    kind = profile.server_kind or snapshot.server_kind(headers, server)
-    family = snapshot.family(served, profile, headers, server)
-    wants_reasoning = WANTS_REASONING in ctx.heal_plan(served, family).ids
+    context = next((card.max_len for card in cards if card.id == served), None)
+    target = _target(ctx, model, served, conversation, context)
+    wants_reasoning = WANTS_REASONING in ctx.heal_plan(served, target.family).ids
     options = ModelOptions(
         model=served,
-        server_kind=kind,
-        thinking=switch_of(snapshot.rules, profile, served, family),
-        reasoning_history=field_back(family, wanted=wants_reasoning),  # (F74)
-        server_tools=profile.server_tools or "",
+        server_kind=target.server_kind(snapshot),
+        thinking=switch_of(snapshot.rules, target.profile, served, target.family),
+        reasoning_history=field_back(target.family, wanted=wants_reasoning),  # (F74)
+        server_tools=target.profile.server_tools or "",
     )
-    context = next((card.max_len for card in cards if card.id == served), None)
-    return TargetModel(model, profile, server, headers, context, family, options)
+    return target, options
+
+
+def _target(
+    ctx: RequestContext, requested: str, model: str, conversation: str, context: int | None = None
+) -> TargetModel:
+    """Return the model with this upstream name. Raises Forbidden if the client key may not use it.
+
+    By the key of the `conversation`, a load balancer keeps the conversation at one server.
+    """
+    ctx.check_model(model)
+    profile, server = ctx.snapshot.rules.profile(model, ctx.client), model_server(ctx, model)
+    headers = ctx.upstream_headers(model, JSON_TYPE, conversation)
+    return TargetModel(
+        requested, profile, server, headers, ctx.snapshot.family(model, profile, headers, server), context
+    )
 
 
 def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | None = None) -> Healed:
@@ -201,16 +182,6 @@ def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     return ctx.snapshot.servers[settings.upstream if model is None else server_of(rules.entry(model), settings)]
 
 
-def conversation_headers(
-    ctx: RequestContext, environ: Mapping[str, Any], body: JsonObject, model: str | None
-) -> dict[str, str]:
-    """Return the headers for requests of a conversation to the server of a model. None selects the main server.
-
-    They include the server's key and the header by which a load balancer keeps the conversation at one server.
-    """
-    return upstream_headers(environ, JSON_TYPE, ctx.id, ctx.server_key(model), conversation_key(body))
-
-
 def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
     """Return the switch that carries the thinking settings of a translated request to the model.
 
@@ -224,8 +195,3 @@ def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None)
     if named is not None or family.switch is None:
         return profile.thinking
     return "enable_thinking"
-
-
-def efforts_of(rules: Rules, model: str, family: Family | None) -> tuple[str, ...]:
-    """Return the words that set the model's effort; empty if it cannot be set, or a rule forbids it."""
-    return () if rules.entry(model).thinking == "none" else effort_words(family)

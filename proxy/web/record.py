@@ -20,10 +20,10 @@ from proxy.json import Json, JsonObject
 from proxy.limits import MAX_CAPTURE
 from proxy.repair.record import Repair
 from proxy.secrets import MIN_SECRET, masked, masked_start, masked_text
+from proxy.server.activity import Record
 from proxy.server.audit_log import lines, total
 from proxy.server.logging_setup import FactsRecord
 from proxy.server.metrics import OTHER, upstream_kind
-from proxy.server.ring import Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
 
@@ -49,8 +49,8 @@ def log_request(ctx: RequestContext, status: int) -> None:
     if ctx.route is routes.UI_STATE and status < 400:
         return
     outcome = ctx.outcome
-    first_byte = round((ctx.first_byte - ctx.began) * 1000, 1) if ctx.first_byte else None
-    answered = status < 400 and ctx.first_byte and not outcome.gone and ctx.dialect != "own"
+    first_byte = None if ctx.first_byte is None else round(ctx.first_byte * 1000, 1)
+    answered = status < 400 and first_byte is not None and not outcome.gone and ctx.dialect != "own"
     facts: dict[str, object] = {
         "id": ctx.id,
         "method": ctx.method,
@@ -79,7 +79,7 @@ def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
     if outcome.swallowed and chat.tools is not None:
         log.warning(
             "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
-            _shown(masked_start(chat.model, MAX_TEXT, ctx.secrets)),
+            _shown(_clean(ctx, chat.model)),
             _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
         )
     return {
@@ -117,10 +117,7 @@ def _log(ctx: RequestContext, event: str, facts: Mapping[str, object]) -> None:
     """Log the facts as values and as a line of text, with secrets masked."""
     if not log.isEnabledFor(logging.INFO):
         return
-    shown = dict(facts)
-    for name, value in facts.items():
-        if isinstance(value, str) and len(value) >= MIN_SECRET:
-            shown[name] = masked_start(value, MAX_TEXT, ctx.secrets)
+    shown = {name: _clean(ctx, value) if isinstance(value, str) else value for name, value in facts.items()}
     words = [f"{name}={_shown(value)}" for name, value in shown.items()]
     line = " ".join(words if event == "request" else [event, *words])
     log.handle(FactsRecord(logging.INFO, line, event, shown))
@@ -149,7 +146,7 @@ def measure(ctx: RequestContext, status: int) -> None:
         dialect=ctx.dialect,
         status=status,
         seconds=time.monotonic() - ctx.began,
-        first_byte=ctx.first_byte - ctx.began if ctx.first_byte else None,
+        first_byte=ctx.first_byte,
         model=model,
         when=_gone(ctx),
         denied=ctx.denied,
@@ -170,7 +167,7 @@ def begin_activity(ctx: RequestContext) -> None:
     if settings.capture or (activity is not None and settings.audit_values):
         ctx.recording = Recording(MAX_CAPTURE if settings.capture else None)
     if activity is not None:
-        ctx.held.append(activity.begin(partial(live_row, ctx)))
+        ctx.held.callback(activity.begin(partial(live_row, ctx)))
 
 
 def note_sent(ctx: RequestContext, part: bytes) -> None:
@@ -221,7 +218,7 @@ def _result(ctx: RequestContext, status: int) -> str:
 def end_activity(ctx: RequestContext, status: int) -> None:
     """Pass a completed request to the live page, if it asked a model.
 
-    The record is built later, on the thread that writes the ring.
+    The record is built later, on the thread that writes the ring. Call this after `keep_captures`.
     """
     activity = ctx.worker.activity
     asks_model = ctx.route is not None and ctx.route.keeps_model_busy and ctx.dialect != "passed"
@@ -232,31 +229,31 @@ def end_activity(ctx: RequestContext, status: int) -> None:
 
 def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
     """Return the record of a request that ended at this time (`time.monotonic`)."""
-    outcome, result, about = ctx.outcome, _result(ctx, status), _about(ctx)
-    # Without `audit_values`, a recording is only for captures.
-    recording = ctx.recording if ctx.snapshot.settings.audit_values else None
+    outcome = ctx.outcome
+    of_request = len(outcome.request_audit) + len(outcome.healed)
     summary: JsonObject = {
-        **about,
+        **_about(ctx),
         "at": round(time.time() - (time.monotonic() - ended), 3),
         "status": status,
         "seconds": round(ended - ctx.began, 3),
-        "first_byte": round(ctx.first_byte - ctx.began, 3) if ctx.first_byte else None,
+        "first_byte": None if ctx.first_byte is None else round(ctx.first_byte, 3),
         "bytes": ctx.sent,
         "tokens": {**outcome.tokens},
         "tokens_per_second": _speed(ctx, ended),
-        "result": result,
+        "result": _result(ctx, status),
         "calls": outcome.calls,
         "tools": {_clean(ctx, name): count for name, count in [*outcome.called.items()][:MAX_TOOLS]},
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
         "error": _clean(ctx, outcome.error),
-        "repairs": [_repair(ctx, repair) for repair in outcome.audit[:MAX_REPAIRS]],
+        "repairs": [
+            _repair(ctx, repair, "request" if place < of_request else "reply")
+            for place, repair in enumerate(outcome.audit[:MAX_REPAIRS])
+        ],
         "refusals": dict(outcome.refusals),
-        "values": recording is not None,
+        "values": ctx.recording is not None,
     }
-    tokens = {"tokens_in": outcome.tokens.get("prompt", 0), "tokens_out": outcome.tokens.get("completion", 0)}
-    parts = {} if recording is None else dict(_parts(ctx, recording))
-    return Record(summary, parts, str(about["model"]), {"requests": 1, "calls": outcome.calls, result: 1, **tokens})
+    return Record(summary, {} if ctx.recording is None else dict(_parts(ctx, ctx.recording)))
 
 
 def _about(ctx: RequestContext) -> JsonObject:
@@ -269,18 +266,17 @@ def _about(ctx: RequestContext) -> JsonObject:
         "dialect": ctx.dialect,
         "path": "" if ctx.route is None else ctx.route.path,
         "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
-        "server": "" if prepared is None else prepared.server.target.url,
+        "server": "" if prepared is None else prepared.target.server.target.url,
     }
 
 
-def _repair(ctx: RequestContext, repair: Repair) -> JsonObject:
+def _repair(ctx: RequestContext, repair: Repair, side: str) -> JsonObject:
     """Return one repair for the live page, with values only if they may be shown."""
-    of_request = repair in ctx.outcome.request_audit or repair in ctx.outcome.healed
     record: dict[str, Json] = {
         "fix": _clean(ctx, repair.id),
         "tool": _clean(ctx, repair.tool),
         "why": _clean(ctx, repair.why),
-        "side": "request" if of_request else "reply",
+        "side": side,
     }
     if ctx.snapshot.settings.audit_values:
         record |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
@@ -288,7 +284,7 @@ def _repair(ctx: RequestContext, repair: Repair) -> JsonObject:
 
 
 def _clean(ctx: RequestContext, text: str, most: int = MAX_TEXT) -> str:
-    return masked_start(text, most, ctx.secrets) if text else ""
+    return masked_start(text, most, ctx.secrets) if len(text) >= MIN_SECRET else text
 
 
 def _parts(ctx: RequestContext, recording: Recording) -> Iterator[tuple[str, bytes]]:
@@ -313,10 +309,15 @@ def _capture(ctx: RequestContext, one: TryRecording, most: int | None = None) ->
 
 
 def keep_captures(ctx: RequestContext) -> None:
-    """Write the captures of a request that has ended."""
-    path = ctx.snapshot.settings.capture
-    if path and ctx.recording is not None:
-        folder = CaptureFolder(path, ctx.worker.metrics.add)
-        for one in ctx.recording.tries:
+    """Write the captures of a request that has ended, and release what the live page may not keep."""
+    settings, recording = ctx.snapshot.settings, ctx.recording
+    if recording is None:
+        return
+    if settings.capture:
+        folder = CaptureFolder(settings.capture, ctx.worker.metrics.add)
+        for one in recording.tries:
             if one.status:
                 folder.keep(ctx.id, partial(_capture, ctx, one))
+    recording.shorten()
+    if not settings.audit_values:
+        ctx.recording = None

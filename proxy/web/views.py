@@ -1,39 +1,54 @@
-"""Views for token counts, models, stored responses, and the proxy's own paths."""
+"""Views for token counts, models, stored responses, paths that the model server answers, and the proxy's own paths."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import time
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from flask import Response, request
 
 from proxy import SERVICE, __version__
+from proxy.dialects.chat.request import conversation_key
 from proxy.dialects.messages import request as messages
 from proxy.dialects.messages.models import model_info, models_page
 from proxy.dialects.responses import request as responses
-from proxy.dialects.responses.kept import ADVICE
+from proxy.dialects.responses.kept import ADVICE, resume
 from proxy.dialects.token_count import HEADER, count
-from proxy.errors import BadRequest, NotFound, RulesError, Unavailable
-from proxy.json import JsonObject, dump_json
+from proxy.errors import BadRequest, LimitExceeded, NotFound, RulesError, Unavailable
+from proxy.healing.reasoning import effort_words
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, dump_request, load_json
+from proxy.limits import MAX_ANSWER, REPLY_SECONDS
+from proxy.secrets import masked, masked_text
 from proxy.server.logging_setup import lost_lines
 from proxy.server.metrics import CONTENT_TYPE
 from proxy.upstream.answer_wait import Timeouts
-from proxy.upstream.client import ModelServer
+from proxy.upstream.api import COMPLETIONS, TOKENIZE
+from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.model_list import CLAUDE, all_cards, completed_list, read_cards, served_name
-from proxy.upstream.responses import error_of_response
+from proxy.upstream.responses import (
+    KNOWN,
+    PassthroughResponse,
+    decoded,
+    error_of_response,
+    pass_through,
+    whole_body,
+)
 from proxy.web import routes
 from proxy.web.admission import parse_body
-from proxy.web.answer import whole_body
-from proxy.web.context import RequestContext, json_response, request_context
-from proxy.web.headers import upstream_headers
-from proxy.web.passed import passed
-from proxy.web.prepare import efforts_of, find_model, healed_conversation, model_server, response_store, resumed
+from proxy.web.answer import sent
+from proxy.web.context import RequestContext, current_request, json_response, request_context
+from proxy.web.prepare import find_model, healed_conversation, model_server, response_store, thinking
 
 log = logging.getLogger("proxy")
 
 # Time limit in seconds for the model server to count tokens or list its models.
 _SECONDS = 30.0
+_QUERY = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]{0,4096}")
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@+-")
 
 
@@ -42,19 +57,16 @@ def count_tokens() -> Response:
     ctx = request_context()
     body, own, answer = parse_body(ctx.body), None, JsonObject()
     if ctx.route is routes.COUNT_TOKENS:
-        target = find_model(ctx, request.environ, body)
-        chat, own = messages.translate_count(body, target.options).body, body
+        target, options = find_model(ctx, body)
+        chat, own = messages.translate_count(body, options).body, body
     else:
-        body = resumed(ctx, request.environ, body).body
-        target = find_model(ctx, request.environ, body)
-        chat = responses.translate(body, target.options).body
+        body = resume(body, response_store(ctx)).body
+        target, options = find_model(ctx, body)
+        chat = responses.translate(body, options).body
         answer["object"] = "response.input_tokens"
 
-    def post(path: str, data: bytes) -> tuple[int, bytes]:
-        return _ask("POST", path, data, target.server, target.headers)
-
-    healed = healed_conversation(ctx, target.thinking(ctx, chat).body, target.family)
-    number, method = count(post, healed.body, own)
+    healed = healed_conversation(ctx, thinking(ctx, target, chat).body, target.family)
+    number, method = count(partial(_ask, target.server, target.headers), healed.body, own)
     response = json_response(dump_json({**answer, "input_tokens": number}))
     response.headers[HEADER] = method
     return response
@@ -91,22 +103,25 @@ def model(name: str) -> Response:
     card = next((card for card in cards if card.id == served), None)
     if card is None:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {routes.MODELS.path} lists what is")
-    headers = upstream_headers(request.environ, "", ctx.id, ctx.server_key(served))
+    headers = ctx.upstream_headers(served)
     family = ctx.snapshot.family(served, rules.profile(served, ctx.client), headers, server)
-    return json_response(dump_json(model_info(card, name, efforts_of(rules, served, family))))
+    # A rule may forbid to set the effort.
+    efforts = () if rules.entry(served).thinking == "none" else effort_words(family)
+    return json_response(dump_json(model_info(card, name, efforts)))
 
 
 def _list(ctx: RequestContext, model: str | None = None) -> bytes:
     """Return the list of models of the server of `model`. None selects the main server."""
-    headers = upstream_headers(request.environ, "", ctx.id, ctx.server_key(model))
-    return _ask("GET", routes.MODELS.path, None, model_server(ctx, model), headers)[1]
+    headers = ctx.upstream_headers(model)
+    return _ask(model_server(ctx, model), headers, routes.MODELS.path)[1]
 
 
-def _ask(
-    method: str, path: str, data: bytes | None, server: ModelServer, headers: Mapping[str, str]
-) -> tuple[int, bytes]:
-    """Return the status and body of the model server's answer. Raises its error for 401, 403 and failed GETs."""
-    ctx = request_context()
+def _ask(server: ModelServer, headers: Mapping[str, str], path: str, data: bytes | None = None) -> tuple[int, bytes]:
+    """Return the status and body of the answer to a GET or, with `data`, to a POST.
+
+    Raises the model server's error for 401, 403 and failed GETs.
+    """
+    ctx, method = request_context(), "GET" if data is None else "POST"
     wait = ctx.wait(Timeouts(_SECONDS, until_complete=True))
     with server.open(method, path, headers, data, wait.connecting()) as call:
         body = whole_body(call, wait)
@@ -115,9 +130,103 @@ def _ask(
         return call.status, body
 
 
+def passed(path: str, model: str | None = None) -> Response:
+    """Forward a request upstream and return the response. `model` is the model in the path, if any."""
+    request = current_request()
+    ctx, query = request.context, request.query_string.decode("latin-1")
+    wait = ctx.wait(Timeouts(ctx.snapshot.settings.idle_timeout, total=REPLY_SECONDS))
+    rules, content_type = ctx.snapshot.rules, request.environ.get("CONTENT_TYPE", "")
+    routed = bool(rules.urls or rules.key_sources)
+    fields = _fields(ctx, path, routed=routed)
+    if model is None and routed:
+        named = fields.get("model")
+        model = named if isinstance(named, str) else None
+    conversation = _conversation(path, fields)
+    headers = ctx.upstream_headers(model, content_type, conversation)
+    data: bytes | None = ctx.body
+    if path == TOKENIZE and "messages" in fields:
+        data = _healed(ctx, fields, headers)
+    elif not data and ctx.method in ("GET", "HEAD"):
+        data = None
+    method = "GET" if ctx.method == "HEAD" else ctx.method
+    if not _QUERY.fullmatch(query):
+        raise BadRequest("the query of the URL contains invalid characters")
+    target = f"{path}?{query}" if query else path
+    call = model_server(ctx, model).open(method, target, headers, data, wait.connecting())
+    try:
+        answer = pass_through(call, wait)
+        if answer.status >= 400:
+            answer = _passed_error(ctx, call, answer)
+    except BaseException:
+        call.close()
+        raise
+    ctx.first_byte = time.monotonic() - ctx.began
+    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
+    response = Response(sent(ctx, answer.parts), answer.status, [*answer.headers, *sized])
+    if not call.header("Content-Type"):
+        # Flask would add text/html, and a browser would guess a type.
+        del response.headers["Content-Type"]
+        response.headers["X-Content-Type-Options"] = "nosniff"
+    response.call_on_close(call.close)
+    return response
+
+
+def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughResponse) -> PassthroughResponse:
+    """Return an error response with its body read, decompressed and masked.
+
+    Raises an error without the body if its compression is unknown, because the body may quote a key.
+    """
+    if call.coding and call.coding not in KNOWN:
+        raise error_of_response(call, b"", ctx.secrets)
+    body = bytearray()
+    for part in decoded(call, answer.parts):
+        body += part or b""
+        if len(body) > MAX_ANSWER:
+            raise LimitExceeded("the size of an error", MAX_ANSWER)
+    kept = ((name, value) for name, value in answer.headers if name != "Content-Encoding")
+    headers = tuple((name, masked_text(value, ctx.secrets)) for name, value in kept)
+    return replace(answer, headers=headers, length=len(body), parts=iter((masked(bytes(body), ctx.secrets),)))
+
+
+def _fields(ctx: RequestContext, path: str, *, routed: bool) -> JsonObject:
+    """Return the fields of a body, or {} if none matters: it may be large, so it is then not parsed.
+
+    `routed`: its model decides about the server or the key.
+    """
+    if routed or path in (COMPLETIONS, TOKENIZE) or b'"messages"' in ctx.body:
+        with contextlib.suppress(ValueError):
+            return as_object(load_json(ctx.body))
+    return {}
+
+
+def _conversation(path: str, fields: JsonObject) -> str:
+    """Return the conversation key of a body, or "": embeddings, tokens and empty bodies have no conversation."""
+    if "messages" in fields:
+        return conversation_key(fields)
+    if path != COMPLETIONS:
+        return ""
+    # Unlike messages, prompts do not continue each other: only equal prompts are the same conversation.
+    prompt = fields.get("prompt")
+    texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
+    said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
+    return conversation_key({"model": fields.get("model"), "messages": said})
+
+
+def _healed(ctx: RequestContext, fields: JsonObject, headers: Mapping[str, str]) -> bytes:
+    """Return the body of a request to count the tokens of a conversation, healed as for a completion.
+
+    `headers` are those of the request. They are also used to ask the server for its models.
+    """
+    model = as_text(fields.get("model"))
+    profile = ctx.snapshot.rules.profile(model, ctx.client)
+    family = ctx.snapshot.family(model, profile, headers, model_server(ctx, model))
+    healed = healed_conversation(ctx, fields, family)
+    return dump_request(healed.body) if healed.changed else ctx.body
+
+
 def one_response(name: str) -> Response:
     """Answer `GET` and `DELETE /v1/responses/{response}`."""
-    store = response_store(request_context(), request.environ)
+    store = response_store(request_context())
     if store is None:
         raise BadRequest(responses.NO_RESPONSES)
     if request.args.get("stream") == "true":

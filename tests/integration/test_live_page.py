@@ -7,6 +7,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from proxy.cli.parse import lines, reread
 from proxy.config.api_keys import ClientKey
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
+from proxy.exchange.recording import MAX_KEPT
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
 from tests.support.rows import rows
 from tests.support.scripted import (
@@ -151,7 +153,7 @@ def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) ->
         ask(page, chat(stream=True, tools=[WRITE_FILE], messages=[{"role": "user", "content": said}]))
         (one,) = page.requests()
         story = page.story(1)
-        kept = page.activity.ring.story(1)
+        kept = page.activity.ring.record(1)
         saved = get(page, "/_ui/requests/1/capture")
     assert said not in json.dumps([one, story])
     assert {key for repair in one["repairs"] for key in repair} == {"fix", "tool", "why", "side"}
@@ -217,6 +219,18 @@ def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) 
     assert any("repair text_call" in line for line in told)
 
 
+def test_the_page_keeps_the_start_of_an_answer_that_is_captured_whole(server: Upstream, tmp_path: Path) -> None:
+    script(server, text_reply("a" * 2 * MAX_KEPT))
+    with live_page(server.url, audit_values=True, capture=str(tmp_path)) as page:
+        ask(page)
+        page.requests()
+        shown = read_capture(get(page, "/_ui/requests/1/capture").data, "saved")
+    (file,) = tmp_path.iterdir()
+    whole = read_capture(file.read_bytes(), "the file")
+    assert (whole.complete, whole.truncated) == (True, False) and len(whole.body) > 2 * MAX_KEPT
+    assert (shown.complete, shown.truncated) == (False, True) and shown.body == whole.body[:MAX_KEPT]
+
+
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
 def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, path: str) -> None:
     shaped = "sk-" + "proj-Ab3_" * 4
@@ -234,7 +248,7 @@ def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, pa
     with live_page(server.url, audit_values=True) as page:
         ask(page, body, path, Authorization=f"Bearer {SECRET}")
         page.requests()
-        story = page.activity.ring.story(1)
+        story = page.activity.ring.record(1)
     assert story is not None
     steps = {name: data.decode() for name, data in story.parts.items()}
     assert {*steps} == {"asked", "up 1", "capture 1", "sent"}

@@ -44,7 +44,7 @@ def test_a_truncated_error_is_a_502(inside: Inside) -> None:
 
 
 def test_an_error_over_the_limit_is_an_error_of_the_upstream(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.web.passed.MAX_ANSWER", 100)
+    monkeypatch.setattr("proxy.web.views.MAX_ANSWER", 100)
     with Upstream([answer(b"x" * 120, 401)]) as server:
         response = inside(server.url).post("/v1/completions", json={})
     assert response.status_code == 502 and b"the size of an error is 100" in response.data

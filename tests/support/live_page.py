@@ -12,12 +12,10 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from proxy.app import PAGE
 from proxy.config.api_keys import Keys
 from proxy.config.rules import parse_rules
 from proxy.config.settings import Settings
-from proxy.server.activity import Activity
-from proxy.server.ring import ActivityRing
+from proxy.server.activity import Activity, ActivityRing
 from proxy.server.state import WorkerState
 from proxy.web.app import make_app
 from tests.conftest import BufferedClient
@@ -80,7 +78,7 @@ def live_page(upstream: str, rules: str = "", keys: Keys | None = None, **settin
     worker = make_state(Settings(upstream=upstream, **settings), read, keys=keys)
     shared, lose = worker.shared, partial(worker.metrics.add, "activity_lost")
     worker.activity = Activity(ActivityRing(shared.transaction), lose, gather=0.01)
-    app = make_app(worker, PAGE)
+    app = make_app(worker)
     app.test_client_class = BufferedClient
     try:
         yield Page(app.test_client(), worker)

@@ -51,8 +51,13 @@ class Resumed:
     keep: bool = False
 
 
-def resume(body: JsonObject, kept: Kept) -> Resumed:
-    """Return the request with all references expanded. Raises NotFound for anything that is not stored."""
+def resume(body: JsonObject, kept: Kept | None) -> Resumed:
+    """Return the request with all references expanded; unchanged if `kept` is None.
+
+    Raises NotFound for anything that is not stored.
+    """
+    if kept is None:
+        return Resumed(body)
     state = Lost().read(body, State)
     find, previous, given = cache(kept.response), state.previous_response_id, state.input
     items: list[Json] = []

@@ -98,7 +98,7 @@ def test_an_answer_that_is_neither_tells_nothing(ways: dict[str, Answer], way: P
         return lambda body: error("busy", status) if MARK in said(body) else answer(body)
 
     found, _ = prompts(**{name: but(answer) for name, answer in ways.items()})
-    assert found.fate(shape, MARK) == (Fate.UNTOLD, "")
+    assert found.fate(shape, MARK) == (Fate.UNKNOWN, "")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_an_answer_that_is_neither_tells_nothing(ways: dict[str, Answer], way: P
 def test_where_no_prompt_is_seen_nothing_is_told(ways: dict[str, Answer]) -> None:
     found, _ = prompts(**ways)
     assert found.source is PromptSource.NONE
-    assert found.fate(shape, MARK) == (Fate.UNTOLD, "") and found.prompt(shape("a")) is None
+    assert found.fate(shape, MARK) == (Fate.UNKNOWN, "") and found.prompt(shape("a")) is None
 
 
 def test_a_count_that_grows_by_little_tells_nothing() -> None:
@@ -125,7 +125,7 @@ def test_a_count_that_grows_by_little_tells_nothing() -> None:
         words = said(body).split()
         return count(7 + (len(words) // 10 if MARK in words else len(words)))
 
-    assert prompts(chat=answer)[0].fate(shape, MARK) == (Fate.UNTOLD, "")
+    assert prompts(chat=answer)[0].fate(shape, MARK) == (Fate.UNKNOWN, "")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 
 from proxy.errors import Unavailable
 from proxy.server import activity as activities
-from proxy.server.activity import Activity
-from proxy.server.ring import ActivityRing, Record
+from proxy.server.activity import Activity, ActivityRing, Record
 from proxy.server.shared_file import SharedFile
 from tests.support.scripted import PATIENCE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.server import ring as rings
-from proxy.server.ring import OTHER_MODELS, ActivityRing, Record, verdict
+from proxy.server import activity as rings
+from proxy.server.activity import OTHER_MODELS, ActivityRing, Record, verdict
 from proxy.server.shared_file import SharedFile
 
 NOW = 1_795_000_000.0
@@ -39,7 +39,7 @@ def test_the_oldest_go_by_their_number(ring: ActivityRing, monkeypatch: pytest.M
     for name in "abcde":
         ring.add([record(name, asked=b"x")])
     assert names(ring) == ["c", "d", "e"]
-    assert ring.story(2) is None
+    assert ring.record(2) is None
 
 
 def test_the_oldest_go_by_their_bytes(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,8 +59,7 @@ def test_totals_are_kept_by_model_up_to_so_many_and_for_ever(
 ) -> None:
     monkeypatch.setattr(rings, "MAX_MODELS", 2)
     monkeypatch.setattr(rings, "MAX_REQUESTS", 1)
-    counts = {"requests": 1, "clean": 1, "tokens_in": 5}
-    ring.add([Record({}, model=name, counts=counts) for name in "abacda"])
+    ring.add([Record({"model": name, "tokens": {"prompt": 5}}) for name in "abacda"])
     assert {model: (each["requests"], each["tokens_in"]) for model, each in ring.totals().items()} == {
         **{"a": (3, 15), "b": (1, 5)},
         OTHER_MODELS: (2, 10),

@@ -11,8 +11,7 @@ from proxy.config.settings import Settings
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Why
 from proxy.repair.record import Repair
-from proxy.server.activity import Activity
-from proxy.server.ring import Record
+from proxy.server.activity import Activity, Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
 from proxy.web.record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of
@@ -48,7 +47,7 @@ def test_its_phase_is_told_by_what_has_left_and_how_often_it_went_up() -> None:
 
 def test_a_speed_is_told_only_if_the_model_server_streamed_as_it_wrote() -> None:
     ctx = context()
-    ctx.first_byte, ctx.outcome.tokens, ctx.outcome.tries = ctx.began + 3.9, {"completion": 30}, 1
+    ctx.first_byte, ctx.outcome.tokens, ctx.outcome.tries = 3.9, {"completion": 30}, 1
     assert ended(ctx).summary["tokens_per_second"] is None
     # The reply was held; the model server began a second after the request.
     ctx.outcome.first_event = 1.0

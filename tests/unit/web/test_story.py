@@ -13,7 +13,7 @@ from proxy.exchange.recording import TryRecording
 from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
 from proxy.repair.text_report import reasons
-from proxy.server.ring import Story
+from proxy.server.activity import Record
 from proxy.web.page_views import story_json
 from tests.support.helpers import OFFERED, ends, says
 from tests.support.scripted import chat
@@ -33,12 +33,12 @@ def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **a
     return capture_bytes(about, answer, ())
 
 
-def story(**parts: bytes) -> Story:
+def story(**parts: bytes) -> Record:
     """`capture_1` is the part `capture 1`."""
-    return Story({"id": "r1"}, {name.replace("_", " "): data for name, data in parts.items()})
+    return Record({"id": "r1"}, {name.replace("_", " "): data for name, data in parts.items()})
 
 
-def reading(one: Story) -> list[Any]:
+def reading(one: Record) -> list[Any]:
     found = story_json(7, one)["reading"]
     assert isinstance(found, list)
     return found
@@ -53,7 +53,7 @@ def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
     [story(), story(capture_1=capture(status=500)), story(capture_1=b"no capture"), story(capture_1=b"")],
     ids=["nothing kept", "an error", "what is no capture", "nothing in it"],
 )
-def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Story) -> None:
+def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Record) -> None:
     assert reading(one) == []
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.config.rules import Profile
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.web.answer import tokens_of
+from proxy.web.context import TargetModel
 from tests.support.scripted import Script, Upstream, answer
 
 
@@ -24,7 +26,9 @@ from tests.support.scripted import Script, Upstream, answer
 )
 def test_the_answer_of_either_kind_of_server_is_read(script: Script, count: int) -> None:
     with Upstream(script) as server:
-        assert tokens_of("a text", "tiny", ModelServer(ServerOptions(server.url)), {"X-Request-Id": "r1"}) == count
+        upstream = ModelServer(ServerOptions(server.url))
+        target = TargetModel("tiny", Profile(), upstream, {"X-Request-Id": "r1"}, family=None)
+        assert tokens_of(target, "tiny", "a text") == count
         (seen,) = server.seen
     assert (seen.line, seen.headers["X-Request-Id"]) == ("POST /tokenize HTTP/1.1", "r1")
     assert (seen.json["model"], seen.json["prompt"], seen.json["content"]) == ("tiny", "a text", "a text")
