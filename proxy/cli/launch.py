@@ -19,9 +19,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.cli.check import try_port
-from proxy.cli.configuration import KEY, past_web_proxy, with_key
+from proxy.cli.configuration import NO_KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
-from proxy.cli.output import FOLDER, NAME, CommandError, Status, report
+from proxy.cli.output import FOLDER, NAME, CommandError, Status, report, reported
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
 from proxy.config.load import builtin_text, load
@@ -91,7 +91,7 @@ def _configured(
     Yield the agent's program, its command line, its environment, and the descriptors that it must inherit.
     """
     folder = Path(tempfile.gettempdir()) / f"{NAME}-{secrets.token_hex(8)}"
-    values = replace(aim.values(), folder=str(folder), read=_text)
+    values = replace(aim.values(), key=aim.key or NO_KEY, folder=str(folder), read=_text)
     try:
         configuration = aim.agent.launch(values)
     except NotMergeableError as error:
@@ -105,10 +105,8 @@ def _configured(
     for note in configuration.notes:
         report(note)
     variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
-    for name, value in past_web_proxy(configuration, values).environment.items():
-        variables[name] = aim.key if value == KEY else value
-    private = {name: with_key(text, aim.key) for name, text in configuration.private.items()}
-    with _private_folder(folder, private) as held:
+    variables |= past_web_proxy(configuration, values).environment
+    with _private_folder(folder, configuration.private) as held:
         yield program, command, variables, held
 
 
@@ -275,7 +273,7 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
     ends, even by SIGKILL. Raises CommandError.
     """
     rules = () if aim.rules is None else ("--rules", aim.rules)
-    try:
+    with reported(log, "written"):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             # The proxy locks the log while it runs. A proxy that is about to stop may still hold the lock.
@@ -291,8 +289,6 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
                 stderr=output,
                 start_new_session=True,
             )
-    except OSError as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{log} cannot be written ({error.strerror})") from error
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
