@@ -30,7 +30,7 @@ from prometheus_client.samples import Sample
 
 from proxy import __version__
 from proxy.config.load import environment
-from proxy.display import printable
+from proxy.display import escaped
 from proxy.errors import UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.secrets import masked
@@ -276,7 +276,7 @@ def label_of(name: str) -> str:
 
 @lru_cache(maxsize=512)
 def _short_label(name: str) -> str:
-    return masked(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
+    return masked(escaped(name).encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
 def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:
