@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 from urllib.parse import urlsplit
-
-from proxy.json import JsonObject
 
 # The proxy's name among an agent's model providers.
 PROVIDER = "vllm-tool-proxy"
@@ -73,7 +72,7 @@ class File:
 
     path: str
     format: Format
-    content: JsonObject
+    content: dict[str, Any]
     own: bool = False
     optional: bool = False
     rivals: tuple[tuple[str, ...], ...] = ()
