@@ -17,7 +17,7 @@ from proxy.cli.output import show
 from proxy.config.load import load
 from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.answer import ChatDialect, read_answer, says_nothing
+from proxy.dialects.chat.answer import ChatDialect, read_answer, read_whole, says_nothing
 from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
 from proxy.display import escaped
@@ -26,7 +26,7 @@ from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
 from proxy.exchange.plan import make_task, thoughts_in_text
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import in_dialect, read_events
+from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
 from proxy.json import load_json, objects_in
@@ -126,12 +126,7 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
     profile = rules.profile(chat.model, captured.client or settings.client)
     options = ChatOptions(chat.model, True, profile.clean, parsed=chat.tools is not None, reasoning=profile.reasoning)
     engine, crashes = _engine(captured, profile, settings, rules), list[Exception]()
-    data, swallowed = captured.body, False
-    if captured.status == 200 and captured.streamed:
-        reply = StreamReply(engine, ChatWriter(options), crashes.append)
-        data, swallowed = _streamed(captured, reply), reply.swallowed
-    elif captured.status == 200:
-        data, swallowed = _whole(captured, engine, options, crashes)
+    data, swallowed = _answer(captured, engine, options, crashes)
     before = view_reply(captured.body, streamed=captured.streamed)
     places: list[str] = []
     if engine.refusals and chat.tools is not None:
@@ -153,6 +148,20 @@ def reread(captured: Captured, settings: Settings, rules: Rules) -> CaptureRepor
         crashes=tuple(f"{type(error).__name__}: {error}" for error in crashes),
         swallowed=swallowed and options.parsed,
     )
+
+
+def _answer(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> tuple[bytes, bool]:
+    """Return the answer for the client, and whether the server used tokens for an empty reply."""
+    if captured.status != 200:
+        return captured.body, False
+    if captured.streamed:
+        reply = StreamReply(engine, ChatWriter(options), crashes.append)
+        return _streamed(captured, reply), reply.swallowed
+    data = _whole(captured, engine, options, crashes)
+    try:
+        return data, says_nothing(read_whole(captured.body))
+    except ProxyError:
+        return data, False
 
 
 def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rules) -> Engine:
@@ -192,24 +201,22 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     return data + end if reply.started else end
 
 
-def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> tuple[bytes, bool]:
-    """Return the answer for the client, and whether the server used tokens for an empty one."""
+def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
     failure: ProxyError
-    is_stream, swallowed = captured.chat.stream, False
     try:
         answer, data = read_answer(captured.body)
-        swallowed = says_nothing(answer)
-        events = read_events(answer, engine, ())
-        return in_dialect(data, *events, ChatDialect(options), stream=is_stream), swallowed
+        if captured.chat.stream:
+            return answer_as_stream(answer, engine, ChatWriter(options, expand=True))
+        return answer_as_answer(data, answer, engine, ChatDialect(options))
     except ProxyError as error:
         failure = error
     except Exception as error:  # the outermost boundary of the engine
         crashes.append(error)
-        if not is_stream:
-            return captured.body, swallowed
+        if not captured.chat.stream:
+            return captured.body
         failure = InternalError("the proxy failed while it read the answer")
     body = error_body(failure)
-    return sse.encode(body) if is_stream else body, swallowed
+    return sse.encode(body) if captured.chat.stream else body
 
 
 def lines(report: CaptureReport) -> Iterator[str]:
