@@ -267,10 +267,6 @@ def finite(text: str) -> float:
     return number
 
 
-def _null(word: str) -> None:
-    """Read NaN and infinities as null."""
-
-
 def _float_or_null(text: str) -> float | None:
     number = float(text)
     return None if math.isinf(number) else number
@@ -282,7 +278,10 @@ def _integer_or_null(text: str) -> int | None:
 
 # Built once: `json.loads` with these arguments builds a decoder per call.
 _STRICT = json.JSONDecoder(parse_constant=refuse, parse_float=finite)
-_LENIENT = json.JSONDecoder(parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False)
+# NaN and infinities become null.
+_LENIENT = json.JSONDecoder(
+    parse_constant=lambda word: None, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False
+)
 
 
 def dump_request(body: JsonObject) -> bytes:

@@ -133,8 +133,3 @@ def encode(data: bytes, name: str = "") -> bytes:
         head = f"event: {name}\n".encode()
     lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
     return head + lines + b"\n"
-
-
-def comment(text: str) -> bytes:
-    """Return a comment, which every client skips. `text` must be one line."""
-    return f": {text}\n\n".encode()

@@ -62,20 +62,17 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
                 os.execve(program, command, variables)
             except OSError as error:
                 raise _not_started(program, error) from error
-    with running_proxy(aim, upstream) as (running, log):
-        notice = f"using the proxy that listens at {aim.url} for {upstream}"
-        if log:
-            at = "" if running == aim.url else f" at {running}, because something else listens at {aim.url}"
-            notice = f"started a proxy for {upstream}{at}; it stops when the agent exits; its log is {log}"
-        report(notice)
-        with _configured(replace(aim, url=running), arguments) as (program, command, variables, held):
-            facts = ProxyFacts(running)
-            before = facts.totals()
-            status = run_agent(program, command, variables, held)
-            after = facts.totals()
-            if before and after and after["requests"] > before["requests"]:
-                report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
-            return status
+    with (
+        running_proxy(aim, upstream) as running,
+        _configured(replace(aim, url=running), arguments) as (program, command, variables, held),
+    ):
+        facts = ProxyFacts(running)
+        before = facts.totals()
+        status = run_agent(program, command, variables, held)
+        after = facts.totals()
+        if before and after and after["requests"] > before["requests"]:
+            report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
+        return status
 
 
 def _not_started(program: str, error: OSError) -> CommandError:
@@ -161,8 +158,8 @@ def _private_folder(folder: Path, texts: Mapping[str, str]) -> Iterator[tuple[in
 
 
 @contextlib.contextmanager
-def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None]]:
-    """Run a proxy for the model server `upstream` inside the block; yield its URL, and its log if it was started.
+def running_proxy(aim: Target, upstream: str) -> Iterator[str]:
+    """Run a proxy for the model server `upstream` inside the block; report it, and yield its URL.
 
     A proxy that already listens at the URL for the same model server is used, unless another `launch` started it or
     `--rules` names a rules file. Otherwise one is started at the URL, or at the next free port. Raises CommandError, or
@@ -174,15 +171,17 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
     server = load({"upstream": upstream}, {}, builtin_text())[0].upstream
-    url = aim.url
+    url, elsewhere = aim.url, ""
     log = aim.state / f"serve-{port}.log"
     if not unreachable(url, usual=url):
         is_same = ProxyFacts(url).model_server() == server
         if aim.rules is None and is_same and not _is_of_a_launch(log):
-            yield url, None
+            report(f"using the proxy that listens at {url} for {upstream}")
+            yield url
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        elsewhere = f" at {url}, because something else listens at {aim.url}"
         log = aim.state / f"serve-{port}.log"
     if why := unreachable(server):
         raise CommandError(Status.NOT_THERE, why)
@@ -196,7 +195,8 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
         process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
         try:
             _wait(process, url, log)
-            yield url, log
+            report(f"started a proxy for {upstream}{elsewhere}; it stops when the agent exits; its log is {log}")
+            yield url
         finally:
             process.send_signal(signal.SIGQUIT)
             try:
