@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import secrets
@@ -37,6 +38,7 @@ _STOP_SECONDS = 10.0
 # The number of ports tried after one that is taken.
 _PORTS = 100
 _LAST_PORT = 65535
+_PR_SET_PDEATHSIG = 1
 # Removes a folder once no process holds the other end of standard input. It forks to be reparented to init, because an
 # agent may wait for all of its children.
 _REMOVE_AT_THE_END = """\
@@ -273,6 +275,16 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
     ends, even by SIGKILL. Raises CommandError.
     """
     rules = () if aim.rules is None else ("--rules", aim.rules)
+    parent, libc = os.getpid(), ctypes.CDLL(None, use_errno=True)
+
+    def end_with_parent() -> None:
+        """Make the kernel send SIGQUIT to the proxy when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+        # A shell's background job may ignore SIGQUIT.
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
+        if os.getppid() != parent:  # it ended before prctl was called
+            os._exit(1)
+
     with reported(log, "written"):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -281,13 +293,14 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
                 fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
             output.truncate(0)
             return subprocess.Popen(
-                [sys.executable, "-m", "proxy.cli.main", str(os.getpid()), *options, *rules],
+                [sys.executable, "-m", "proxy", "serve", *options, *rules],
                 # Do not import modules from the working folder.
                 env={**aim.variables, "PYTHONPATH": FOLDER, "PYTHONSAFEPATH": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has no other threads
             )
 
 
