@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from proxy.display import printable
+from proxy.display import escaped
 
 
 class Progress:
@@ -18,4 +18,4 @@ class Progress:
     def step(self, text: str) -> None:
         """Print the line of the next step. Control characters in `text` become spaces."""
         self._begun += 1
-        print(f"{self._title}: {self._begun}/{self._total} {printable(text, ' ')}", file=sys.stderr, flush=True)
+        print(f"{self._title}: {self._begun}/{self._total} {escaped(text)}", file=sys.stderr, flush=True)

@@ -15,13 +15,6 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def printable(text: str, mark: str) -> str:
-    """Return the text on one line, with `mark` for each unprintable character."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else mark for letter in text)
-
-
 def escaped(text: str, keep: str = "") -> str:
     """Return the text with each unprintable character as a JSON escape: `\\u202e`.
 

@@ -49,12 +49,8 @@ _MAX_DIGITS = 4_000
 _DECODER = json.JSONDecoder()
 # orjson reads integers beyond 64 bits as floats. Without integers of 19 digits or more, it returns what `json` returns.
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
-_LONG_NUMBER = b"0" * 19
-_ZEROS = re.compile(b"0+")
-# The bytes that can precede an integer or its sign, and the number of long digit strings to check. A text with more of
-# them is read with `json`.
-_BEFORE_INTEGER = b" \t\r\n:,["
-_MAX_LONG = 8
+# 19 zeros after a byte that can precede an integer, or after such a byte and a sign.
+_LONG_INTEGER = re.compile(b"0" * 19 + rb"(?<![^ \t\r\n:,\[-]0{19})(?<![^ \t\r\n:,\[]-0{19})")
 _CONTAINERS: frozenset[type] = frozenset((dict, list))
 
 
@@ -87,18 +83,7 @@ def load_json(data: bytes | str) -> Json:
 
 def _has_long_integer(data: bytes) -> bool:
     """Return whether a text may have an integer of 19 digits, and not just an id: `"id":"call-0012345678901234567"`."""
-    zeros = data.translate(_DIGITS_AS_ZEROS)
-    at = zeros.find(_LONG_NUMBER)
-    for _ in range(_MAX_LONG):
-        if at < 0:
-            return False
-        before = data[at - 2 : at - 1] if data[at - 1 : at] == b"-" else data[at - 1 : at]
-        if before in _BEFORE_INTEGER:  # also at the start of the text, where `before` is empty
-            return True
-        digits = _ZEROS.match(zeros, at)
-        assert digits is not None, "the search found a digit here"
-        at = zeros.find(_LONG_NUMBER, digits.end())
-    return at >= 0
+    return _LONG_INTEGER.search(data.translate(_DIGITS_AS_ZEROS)) is not None
 
 
 def load_chunk(data: bytes) -> tuple[Json, bool]:
@@ -282,10 +267,6 @@ def finite(text: str) -> float:
     return number
 
 
-def _null(word: str) -> None:
-    """Read NaN and infinities as null."""
-
-
 def _float_or_null(text: str) -> float | None:
     number = float(text)
     return None if math.isinf(number) else number
@@ -297,7 +278,10 @@ def _integer_or_null(text: str) -> int | None:
 
 # Built once: `json.loads` with these arguments builds a decoder per call.
 _STRICT = json.JSONDecoder(parse_constant=refuse, parse_float=finite)
-_LENIENT = json.JSONDecoder(parse_constant=_null, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False)
+# NaN and infinities become null.
+_LENIENT = json.JSONDecoder(
+    parse_constant=lambda word: None, parse_float=_float_or_null, parse_int=_integer_or_null, strict=False
+)
 
 
 def dump_request(body: JsonObject) -> bytes:

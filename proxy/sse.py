@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from proxy.errors import LimitExceeded
 from proxy.limits import MAX_EVENT
@@ -31,35 +30,20 @@ class ServerSentEvent:
     name: str = ""
 
 
-class DecoderState(Enum):
-    """The state of a decoder."""
-
-    # Before the first event, which a BOM may precede. The event leads to LATER.
-    FIRST = auto()
-    # After the first event. `finish` leads to FINISHED, from FIRST too.
-    LATER = auto()
-    # An event was too long, so the start of the next one is unknown. The state never changes again.
-    TOO_LONG = auto()
-    # The stream has ended.
-    FINISHED = auto()
-
-
-# Compared with the state for each event.
-_FIRST, _LATER = DecoderState.FIRST, DecoderState.LATER
-
-
 class Decoder:
     """Incremental SSE decoder. The result does not depend on how the bytes are split.
 
-    Raises LimitExceeded for an event of more than `max_event` bytes.
+    Raises LimitExceeded for an event of more than `max_event` bytes, and at every later call: that event stays in the
+    buffer.
     """
 
-    __slots__ = ("_buffer", "_line_feeds_only", "_max_event", "_searched", "_state")
+    __slots__ = ("_buffer", "_is_first", "_line_feeds_only", "_max_event", "_searched")
 
     def __init__(self, max_event: int = MAX_EVENT) -> None:
         self._buffer = bytearray()
         self._searched = 0
-        self._state = _FIRST
+        # The first event may begin with a BOM.
+        self._is_first = True
         self._line_feeds_only = True
         self._max_event = max_event
 
@@ -71,15 +55,13 @@ class Decoder:
     @property
     def between_events(self) -> bool:
         """Whether the next byte starts an event other than the first."""
-        return self._state is _LATER and not self._buffer
+        return not self._is_first and not self._buffer
 
     def feed(self, data: bytes) -> tuple[ServerSentEvent, ...]:
         """Return the events that the next bytes complete. Raises LimitExceeded."""
-        if self._state is DecoderState.FINISHED:
-            raise ValueError("feed after finish")
-        if self._state is DecoderState.TOO_LONG:
-            raise LimitExceeded("max_event", self._max_event)
         buffer = self._buffer
+        if len(buffer) > self._max_event:
+            raise LimitExceeded("max_event", self._max_event)
         buffer += data
         self._line_feeds_only = self._line_feeds_only and b"\r" not in data
         events = []
@@ -92,10 +74,8 @@ class Decoder:
         if start:
             del buffer[:start]
         # Complete events are returned first; the next call raises.
-        if end - start > self._max_event or len(buffer) > self._max_event:
-            self._state = DecoderState.TOO_LONG
-            if not events:
-                raise LimitExceeded("max_event", self._max_event)
+        if len(buffer) > self._max_event and not events:
+            raise LimitExceeded("max_event", self._max_event)
         # A boundary of up to four bytes may start in the last three.
         self._searched = max(0, len(buffer) - 3)
         return tuple(events)
@@ -103,15 +83,14 @@ class Decoder:
     def finish(self) -> tuple[ServerSentEvent, ...]:
         """End the stream. Return its last event, completed, if only its blank line was missing."""
         raw = bytes(self._buffer)
-        self._buffer.clear()
-        if self._state is DecoderState.TOO_LONG:
+        if len(raw) > self._max_event:
             raise LimitExceeded("max_event", self._max_event)
+        self._buffer.clear()
         events: tuple[ServerSentEvent, ...] = ()
         if raw.strip(b"\r\n"):
             # One LF after a lone CR would only turn it into CRLF.
             ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
             events = (self._event(raw + ending),)
-        self._state = DecoderState.FINISHED
         return events
 
     def _boundary(self) -> int:
@@ -124,8 +103,8 @@ class Decoder:
 
     def _event(self, raw: bytes) -> ServerSentEvent:
         text = raw
-        if self._state is _FIRST:
-            self._state = _LATER
+        if self._is_first:
+            self._is_first = False
             text = raw.removeprefix(_BOM)
         # Fast path for nearly every event: one data line.
         simple = text.startswith(b"data: ") and text.find(b"\n") == len(text) - 2 and b"\r" not in text
@@ -154,8 +133,3 @@ def encode(data: bytes, name: str = "") -> bytes:
         head = f"event: {name}\n".encode()
     lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
     return head + lines + b"\n"
-
-
-def comment(text: str) -> bytes:
-    """Return a comment, which every client skips. `text` must be one line."""
-    return f": {text}\n\n".encode()

@@ -12,14 +12,14 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
-from proxy.cli.configuration import KEY, File, with_key
+from proxy.cli.configuration import File
 from proxy.cli.merging import NotMergeableError, emptied, merged, read, rivals_in
-from proxy.cli.output import CommandError, Status
+from proxy.cli.output import CommandError, Status, reported
 from proxy.doctor.rule import replace_file
 from proxy.json import load_json
 from proxy.limits import MAX_AGENT_FILE
@@ -101,14 +101,11 @@ class AgentFiles:
         lines = []
         try:
             for name, change in [*self._record.files.items()]:
-                try:
+                with reported(name, "restored"):
                     if change.backup:
                         os.replace(change.backup, name)
                     else:
                         Path(name).unlink(missing_ok=True)
-                except OSError as error:
-                    message = f"{name} cannot be restored ({error.strerror})"
-                    raise CommandError(Status.NOT_WRITTEN, message) from error
                 lines.append(f"{name}: {'restored' if change.backup else 'removed, because it did not exist before'}")
                 del self._record.files[name]  # the rest can be restored later
         finally:
@@ -139,10 +136,8 @@ class AgentFiles:
 
     def _make(self, folder: Path) -> None:
         for each in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
-            try:
+            with reported(each, "created"):
                 each.mkdir(0o700)
-            except OSError as error:
-                raise CommandError(Status.NOT_WRITTEN, f"{each} cannot be created ({error.strerror})") from error
             self._record.folders.append(str(each))
 
     def _save(self) -> None:
@@ -169,9 +164,8 @@ def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
         ):
             if paths:
                 note += f"; {words}: {', '.join(map('.'.join, paths))}"
-        content = json.dumps(file.content)
-        filled = replace(file, content=json.loads(with_key(content, key)))
-        return before, merged(text, filled).encode(), KEY in content, note
+        is_secret = bool(key) and json.dumps(key)[1:-1] in json.dumps(file.content)
+        return before, merged(text, file).encode(), is_secret, note
     except (NotMergeableError, UnicodeDecodeError) as error:
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         message = f"{file.path} is unchanged: {why}; add by hand what the command prints without --write"
@@ -191,22 +185,17 @@ def _bytes(path: Path) -> bytes | None:
 
     Only regular files are read: a pipe may never end, and a device must not be replaced.
     """
-    try:
+    with reported(path, "read"), contextlib.suppress(FileNotFoundError):
         if path.exists() and not path.is_file():
             raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read (not a regular file)")
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be read ({error.strerror})") from error
+    return None
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:
     """Write a whole file with its mode, or leave it unchanged. Raises CommandError."""
-    try:
+    with reported(path, "written"):
         replace_file(path, data, mode)
-    except OSError as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
 
 
 def _digest(data: bytes) -> str:

@@ -16,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
@@ -98,23 +99,10 @@ def _filled(template: Any, words: Mapping[str, Any]) -> Any:
 def _configured(agent: str, values: Values, **more: str) -> Configuration:
     """Return the permanent configuration of an agent from its data."""
     data = _data(agent, values, **more)
-    files = (
-        File(
-            values.place(*file["place"]),
-            Format(file.get("format", "JSON")),
-            file["content"],
-            own=file.get("own", False),
-            rivals=tuple(map(tuple, file.get("rivals", ()))),
-        )
-        for file in data.get("files", ())
-    )
-    return Configuration(
-        command=tuple(data.get("command", ())),
-        environment={name: str(value) for name, value in data.get("variables", {}).items()},
-        unset=tuple(data.get("rivals", ())),
-        files=tuple(files),
-        notes=tuple(data.get("notes", ())),
-    )
+    for file in data.get("files", ()):
+        file["path"] = values.place(*file["place"])
+    data["environment"] = {name: str(value) for name, value in data.get("environment", {}).items()}
+    return msgspec.convert(data, Configuration)
 
 
 def _claude(values: Values) -> Configuration:

@@ -35,7 +35,7 @@ from proxy.config.load import (
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings, origin
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
-from proxy.display import cut, printable
+from proxy.display import cut, escaped
 from proxy.doctor.asking import unreachable
 from proxy.errors import RulesError
 from proxy.exchange.plan import keyless
@@ -112,8 +112,7 @@ def check_surroundings(settings: Settings, rules: Rules) -> Keys:
 def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
     """Yield a note, safe to print, for each entry of `models` whose server gets no key."""
     for entry in keyless(rules, settings):
-        words = f"no key is sent to {entry.url} (models entry {entry.match}); set its key"
-        yield printable(words, " ")
+        yield escaped(f"no key is sent to {entry.url} (models entry {entry.match}); set its key")
 
 
 def _notes(text: RulesText) -> Iterator[str]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 from urllib.parse import urlsplit
-
-from proxy.json import JsonObject
 
 # The proxy's name among an agent's model providers.
 PROVIDER = "vllm-tool-proxy"
 # Seconds that an agent waits for a response, or for its next byte. The proxy sends a heartbeat every 10 s and waits
 # 600 s for a model server (`idle_timeout`), so the proxy's own error, which names the cause, comes first.
 PATIENCE = 900
-# Placeholder for the key in environments and files. It is filled in when a program is started or a file is written.
-KEY = "{key}"
 # The key of agents that require one, for a proxy that requires none.
 NO_KEY = "local"
 
@@ -40,7 +36,8 @@ class Values:
     `url` is the proxy's, without `/v1`. `context` is the model's context window in tokens, None if unknown. `images`:
     the model accepts images. `efforts` are the reasoning efforts it accepts, from `none` to `xhigh`; empty if it has no
     such switch. `key_name` is the environment variable that holds the proxy's key, empty if the proxy requires none.
-    `environment` is the one in which the agent will run.
+    `key` is the text to use as the key: `$NAME` where the configuration is only shown. `environment` is the one in
+    which the agent will run.
 
     `launch` sets `folder`, which exists only while the agent runs, and `read`, which returns the text of a user's file
     ("" if it does not exist).
@@ -50,17 +47,13 @@ class Values:
     model: str
     context: int | None = None
     key_name: str = ""
+    key: str = NO_KEY
     images: bool = False
     efforts: tuple[str, ...] = ()
     home: str = "~"
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     read: Callable[[str], str] = lambda path: ""
-
-    @property
-    def key(self) -> str:
-        """The placeholder of the proxy's key, or a dummy key if the proxy requires none."""
-        return KEY if self.key_name else NO_KEY
 
     def place(self, variable: str, usual: str, name: str) -> str:
         """Return the path of an agent's file: in the folder that a variable names, or in `usual` below the home."""
@@ -74,12 +67,12 @@ class File:
 
     `own`: the file belongs to the proxy and has no other content. `optional`: the environment has the same effect.
     `rivals` are paths of the user's values that override the content, such as a model for a part of the agent (`*`: any
-    key or item). They are kept, and reported. Strings of the content may hold KEY.
+    key or item). They are kept, and reported.
     """
 
     path: str
     format: Format
-    content: JsonObject
+    content: dict[str, Any]
     own: bool = False
     optional: bool = False
     rivals: tuple[tuple[str, ...], ...] = ()
@@ -87,11 +80,10 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The configuration of an agent. `environment` and the command lines may hold KEY.
+    """The configuration of an agent.
 
-    Variables in `unset` would override it. `notes` are for the user.
-
-    `private` are the files of `Values.folder` by name; they may hold KEY inside a JSON string. Only `launch` uses them.
+    Variables in `unset` would override it. `notes` are for the user. `private` are the files of `Values.folder` by
+    name; only `launch` uses them.
     """
 
     command: tuple[str, ...] = ()
@@ -100,11 +92,6 @@ class Configuration:
     files: tuple[File, ...] = ()
     notes: tuple[str, ...] = ()
     private: Mapping[str, str] = field(default_factory=dict)
-
-
-def with_key(text: str, key: str) -> str:
-    """Return JSON text with the key instead of its placeholder."""
-    return text.replace(KEY, json.dumps(key)[1:-1]) if key else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from proxy.cli.output import CommandError, Status, say
+from proxy.cli.output import CommandError, Status, reported, say
 from proxy.config.api_keys import parse_clients
 from proxy.config.load import environment, load, read_file, working_folder
 from proxy.errors import RulesError
@@ -48,11 +48,9 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
     if [each.name for each in added] != [*(each.name for each in keys), name]:
         message = f"{path}: no entry can be added to this form of list; write one `- {{name: …, sha256: …}}` per line"
         raise CommandError(Status.NOT_WRITTEN, message)
-    try:
+    with reported(path, "written"):
         # Appended in place: the file keeps its owner, so the service can still read it.
         output = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "wb")
-    except OSError as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be written ({error.strerror})") from error
     with output:
         # Print the key before storing it: a key that was never shown is useless.
         print(key, flush=True)

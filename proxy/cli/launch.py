@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import secrets
@@ -19,9 +20,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.cli.check import try_port
-from proxy.cli.configuration import KEY, past_web_proxy, with_key
+from proxy.cli.configuration import NO_KEY, past_web_proxy
 from proxy.cli.merging import NotMergeableError
-from proxy.cli.output import FOLDER, NAME, CommandError, Status, report
+from proxy.cli.output import FOLDER, NAME, CommandError, Status, report, reported
 from proxy.cli.proxy_facts import ProxyFacts
 from proxy.cli.setup import Target, target
 from proxy.config.load import builtin_text, load
@@ -37,6 +38,7 @@ _STOP_SECONDS = 10.0
 # The number of ports tried after one that is taken.
 _PORTS = 100
 _LAST_PORT = 65535
+_PR_SET_PDEATHSIG = 1
 # Removes a folder once no process holds the other end of standard input. It forks to be reparented to init, because an
 # agent may wait for all of its children.
 _REMOVE_AT_THE_END = """\
@@ -62,20 +64,17 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
                 os.execve(program, command, variables)
             except OSError as error:
                 raise _not_started(program, error) from error
-    with running_proxy(aim, upstream) as (running, log):
-        notice = f"using the proxy that listens at {aim.url} for {upstream}"
-        if log:
-            at = "" if running == aim.url else f" at {running}, because something else listens at {aim.url}"
-            notice = f"started a proxy for {upstream}{at}; it stops when the agent exits; its log is {log}"
-        report(notice)
-        with _configured(replace(aim, url=running), arguments) as (program, command, variables, held):
-            facts = ProxyFacts(running)
-            before = facts.totals()
-            status = run_agent(program, command, variables, held)
-            after = facts.totals()
-            if before and after and after["requests"] > before["requests"]:
-                report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
-            return status
+    with (
+        running_proxy(aim, upstream) as running,
+        _configured(replace(aim, url=running), arguments) as (program, command, variables, held),
+    ):
+        facts = ProxyFacts(running)
+        before = facts.totals()
+        status = run_agent(program, command, variables, held)
+        after = facts.totals()
+        if before and after and after["requests"] > before["requests"]:
+            report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
+        return status
 
 
 def _not_started(program: str, error: OSError) -> CommandError:
@@ -91,7 +90,7 @@ def _configured(
     Yield the agent's program, its command line, its environment, and the descriptors that it must inherit.
     """
     folder = Path(tempfile.gettempdir()) / f"{NAME}-{secrets.token_hex(8)}"
-    values = replace(aim.values(), folder=str(folder), read=_text)
+    values = replace(aim.values(), key=aim.key or NO_KEY, folder=str(folder), read=_text)
     try:
         configuration = aim.agent.launch(values)
     except NotMergeableError as error:
@@ -105,10 +104,8 @@ def _configured(
     for note in configuration.notes:
         report(note)
     variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
-    for name, value in past_web_proxy(configuration, values).environment.items():
-        variables[name] = aim.key if value == KEY else value
-    private = {name: with_key(text, aim.key) for name, text in configuration.private.items()}
-    with _private_folder(folder, private) as held:
+    variables |= past_web_proxy(configuration, values).environment
+    with _private_folder(folder, configuration.private) as held:
         yield program, command, variables, held
 
 
@@ -163,8 +160,8 @@ def _private_folder(folder: Path, texts: Mapping[str, str]) -> Iterator[tuple[in
 
 
 @contextlib.contextmanager
-def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None]]:
-    """Run a proxy for the model server `upstream` inside the block; yield its URL, and its log if it was started.
+def running_proxy(aim: Target, upstream: str) -> Iterator[str]:
+    """Run a proxy for the model server `upstream` inside the block; report it, and yield its URL.
 
     A proxy that already listens at the URL for the same model server is used, unless another `launch` started it or
     `--rules` names a rules file. Otherwise one is started at the URL, or at the next free port. Raises CommandError, or
@@ -176,15 +173,17 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
     server = load({"upstream": upstream}, {}, builtin_text())[0].upstream
-    url = aim.url
+    url, elsewhere = aim.url, ""
     log = aim.state / f"serve-{port}.log"
     if not unreachable(url, usual=url):
         is_same = ProxyFacts(url).model_server() == server
         if aim.rules is None and is_same and not _is_of_a_launch(log):
-            yield url, None
+            report(f"using the proxy that listens at {url} for {upstream}")
+            yield url
             return
         port = _free_port(host, port)
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        elsewhere = f" at {url}, because something else listens at {aim.url}"
         log = aim.state / f"serve-{port}.log"
     if why := unreachable(server):
         raise CommandError(Status.NOT_THERE, why)
@@ -198,7 +197,8 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[tuple[str, Path | None
         process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
         try:
             _wait(process, url, log)
-            yield url, log
+            report(f"started a proxy for {upstream}{elsewhere}; it stops when the agent exits; its log is {log}")
+            yield url
         finally:
             process.send_signal(signal.SIGQUIT)
             try:
@@ -275,7 +275,17 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
     ends, even by SIGKILL. Raises CommandError.
     """
     rules = () if aim.rules is None else ("--rules", aim.rules)
-    try:
+    parent, libc = os.getpid(), ctypes.CDLL(None, use_errno=True)
+
+    def end_with_parent() -> None:
+        """Make the kernel send SIGQUIT to the proxy when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
+        # A shell's background job may ignore SIGQUIT.
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+        libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
+        if os.getppid() != parent:  # it ended before prctl was called
+            os._exit(1)
+
+    with reported(log, "written"):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             # The proxy locks the log while it runs. A proxy that is about to stop may still hold the lock.
@@ -283,16 +293,15 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
                 fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
             output.truncate(0)
             return subprocess.Popen(
-                [sys.executable, "-m", "proxy.cli.main", str(os.getpid()), *options, *rules],
+                [sys.executable, "-m", "proxy", "serve", *options, *rules],
                 # Do not import modules from the working folder.
                 env={**aim.variables, "PYTHONPATH": FOLDER, "PYTHONSAFEPATH": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has no other threads
             )
-    except OSError as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{log} cannot be written ({error.strerror})") from error
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

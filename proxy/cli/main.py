@@ -1,17 +1,14 @@
 """The command `vllm-tool-proxy`: its subcommands, their options, and their exit statuses.
 
 An error is one line on standard error, with exit status 2 unless --help says otherwise; Ctrl-C exits with 130.
-`python -m proxy.cli.main PID [options]` serves for as long as the process PID lives.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import io
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -393,25 +390,3 @@ def _open_standard_streams() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     if sys.stdin is None:  # it was closed; `parse -` reads it
         sys.stdin = os.fdopen(0, closefd=False)
-
-
-_PR_SET_PDEATHSIG = 1
-
-
-def serve_beside(words: Sequence[str]) -> int:
-    """Serve until the parent process, given as a process id in `words[0]`, ends. Options follow.
-
-    Return the exit status, or become gunicorn. A killed process cannot stop its children, so the kernel is asked to
-    signal this process when its parent ends. That survives the exec into gunicorn (prctl(2), PR_SET_PDEATHSIG).
-    """
-    parent, *options = words
-    # A shell's background job may ignore SIGQUIT, so it is reset until gunicorn installs a handler.
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
-    if os.getppid() != int(parent):
-        return 1  # the parent ended before prctl was called
-    return main(["serve", *options])
-
-
-if __name__ == "__main__":
-    sys.exit(serve_beside(sys.argv[1:]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 from proxy import __file__ as _package_file
@@ -33,6 +34,15 @@ class CommandError(Exception):
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+@contextmanager
+def reported(path: object, verb: str) -> Iterator[None]:
+    """Raise CommandError for an OSError in the block: "PATH cannot be written (Permission denied)"."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be {verb} ({error.strerror})") from error
 
 
 def report(line: str) -> None:

@@ -15,7 +15,7 @@ from proxy.config.api_keys import Keys
 from proxy.config.load import RULES_VARIABLE, SECTIONS, VIA_VARIABLE, bind, environment, working_folder
 from proxy.config.rules import Rules
 from proxy.config.settings import SPECS, Settings
-from proxy.display import printable
+from proxy.display import escaped
 from proxy.errors import RulesError
 from proxy.exchange.plan import keyless, server_of
 from proxy.limits import THREADS
@@ -132,4 +132,4 @@ def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
 
 def _line(facts: Mapping[str, str]) -> str:
     words = "; ".join(f"{name}: {text}" for name, text in facts.items())
-    return printable(f"{NAME} {__version__} {words}", " ")
+    return escaped(f"{NAME} {__version__} {words}")

@@ -14,7 +14,7 @@ import click
 
 from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
-from proxy.cli.configuration import KEY, Agent, Configuration, Values, past_web_proxy, with_key
+from proxy.cli.configuration import NO_KEY, Agent, Configuration, Values, past_web_proxy
 from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
 from proxy.cli.proxy_facts import ProxyFacts, named_key, plain_url
@@ -48,10 +48,11 @@ class Target:
         return Path(self.variables.get("XDG_STATE_HOME") or self.home / ".local" / "state") / NAME
 
     def values(self) -> Values:
-        """Ask the proxy for the values of the agent's configuration. Raises CommandError."""
+        """Ask the proxy for the values of the agent's configuration, with `$NAME` as the key. Raises CommandError."""
         facts = ProxyFacts(self.url, self.key, self.key_name, self.variables.get("SSL_CERT_FILE", ""))
         values = facts.served(self.model)
-        return replace(values, key_name=self.key_name, home=str(self.home), environment=self.variables)
+        key = f"${self.key_name}" if self.key_name else NO_KEY
+        return replace(values, key_name=self.key_name, key=key, home=str(self.home), environment=self.variables)
 
     def program(self, name: str) -> str:
         """Return the path of a program. Raises CommandError."""
@@ -107,7 +108,7 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
     for file in configuration.files:
         instead = "instead of the environment: " if file.optional else ""
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
-        yield with_key(merged("", file), f"${values.key_name}").rstrip("\n")
+        yield merged("", file).rstrip("\n")
         if file.rivals:
             paths = ", ".join(map(".".join, file.rivals))
             yield f"# if the file has these, they override the proxy; remove them: {paths}"
@@ -136,19 +137,21 @@ def _environment(configuration: Configuration, values: Values) -> Iterator[str]:
     if configuration.unset:
         yield f"unset {' '.join(configuration.unset)}"
     for name, value in configuration.environment.items():
-        if value != KEY or name != values.key_name:
+        if value != values.key or name != values.key_name:
             yield f"export {name}={_shown([value], values)}"
 
 
 def _shown(words: Sequence[str], values: Values) -> str:
     """Return words for a shell, with the variable instead of the key."""
-    return " ".join(f'"${values.key_name}"' if word == KEY else shlex.quote(word) for word in words)
+    return " ".join(f'"{word}"' if values.key_name and word == values.key else shlex.quote(word) for word in words)
 
 
 def _written(aim: Target, values: Values, configuration: Configuration) -> Iterator[str]:
     """Write the agent's files; yield lines about it."""
     yield from _title(aim.agent, values)
-    yield from AgentFiles(aim.agent.name, aim.state).write(configuration.files, aim.key)
+    yield from AgentFiles(aim.agent.name, aim.state).write(
+        aim.agent.configure(replace(values, key=aim.key or NO_KEY)).files, aim.key
+    )
     if configuration.environment and not any(file.optional for file in configuration.files):
         yield from ("\n# its environment, which `launch` sets", *_environment(configuration, values))
     yield from _notes(configuration, values)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from proxy.config.rules import Globs, Rules, Text
+from proxy.config.rules import Globs, Rules
 from proxy.config.yaml_nodes import compose, entries, items, nearest, node_error, read, shown, whole
 from proxy.errors import Forbidden, RulesError, Unauthorized
+from proxy.healing.parameters import Text
 
 MAX_KEYS = 1000
 # Bytes of a file that holds one key.

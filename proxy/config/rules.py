@@ -19,10 +19,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, structs
 
 from proxy.config.settings import CLIENT_NAME, Setting, Settings, Url, read_settings
-from proxy.config.yaml_nodes import compose, entries, nearest, node_error, read, shown, whole
-from proxy.healing import parameters
+from proxy.config.yaml_nodes import compose, entries, nearest, node_error, read, shown
 from proxy.healing.families import NAMES, Family, family_of
 from proxy.healing.heal import ALL, IDS, HealPlan
+from proxy.healing.parameters import OfferedTools, Sampling, Text
 from proxy.healing.reasoning import SUFFIXES
 from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import ITEMS, Action, Condition, Policy, ToolRule, applies_to_model
@@ -64,14 +64,10 @@ Thinking = Literal["none", "enable_thinking", "thinking", "reasoning_effort"]
 ServerTools = Literal["refuse", "drop"]
 BrokenCalls = Literal["auto", "retry", "text"]
 
-Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, title="a text of 1 to 200 characters")]
-Texts: TypeAlias = tuple[Text, ...]
 Globs: TypeAlias = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of at least one glob")]
 Fields: TypeAlias = tuple[
     Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)", title="the name of a field")], ...
 ]
-_ABOVE_0 = Meta(gt=0, title="a number above 0")
-Positive: TypeAlias = Annotated[int, _ABOVE_0] | Annotated[float, _ABOVE_0]
 if TYPE_CHECKING:
     HealingId: TypeAlias = str
     HealingOff: TypeAlias = str
@@ -93,42 +89,6 @@ class Heal(Struct, frozen=True, omit_defaults=True):
 
     on: tuple[HealingId, ...] = ()
     off: tuple[HealingOff, ...] = ()
-
-
-class Sampling(Struct, frozen=True, omit_defaults=True):
-    """Fields of the request body.
-
-    set: Values that replace the client's.
-    default: Values for fields that the client does not send.
-    strip: Fields that are removed.
-    at_most: The largest number that a field may have.
-    """
-
-    set: dict[Text, Any] = {}
-    default: dict[Text, Any] = {}
-    strip: Texts = ()
-    at_most: dict[Text, Positive] = {}
-
-    def __post_init__(self) -> None:
-        for key in self.__struct_fields__:
-            for name in getattr(self, key):
-                if name in parameters.KEPT:
-                    raise ValueError(key, f"{shown(name)} cannot be changed by a rule; remove it")
-
-
-class OfferedTools(Struct, frozen=True, omit_defaults=True):
-    """Tools of the request, by globs on their names.
-
-    drop: Tools that are not offered to the model.
-    describe: Maximum length of a description in characters.
-    polls: Tools that are called again and again on purpose.
-    most_repeats: Number of identical calls with identical results after which the turn ends.
-    """
-
-    drop: Texts = ()
-    describe: Annotated[int, whole(1, 100_000)] = 0
-    polls: Texts = ()
-    most_repeats: Annotated[int, whole(2, 100_000)] = 0
 
 
 class Formats(Struct, frozen=True, omit_defaults=True):
@@ -490,8 +450,8 @@ class Rules:
             return HealPlan(
                 on=frozenset((*healings, *own.heal.on)),
                 off=frozenset(own.heal.off),
-                sampling=parameters.Sampling(**structs.asdict(own.sampling)),
-                tools=parameters.OfferedTools(**structs.asdict(own.tools)),
+                sampling=own.sampling,
+                tools=own.tools,
             )
 
         return self._once(("heal", model, *healings), make)

@@ -27,6 +27,7 @@ from proxy.config.yaml_nodes import (
     whole,
 )
 from proxy.limits import MAX_BODY, MAX_HELD
+from proxy.repair.policy import TRUTHS
 
 PREFIX = "TOOL_PROXY_"
 ONE_SERVER = (
@@ -38,7 +39,6 @@ CLIENT_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?\]?")
 _PATH = re.compile(r"(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9_.-]+)+")
 _ORIGIN = re.compile(r"\*|loopback|[a-z][a-z0-9+.-]*://(?:(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?)?")
-_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 # Names in earlier systems.
 _FLAGS = {"upstream": ("--vllm-url", "--target-url")}
 _VARIABLES = {"upstream": ("VLLM_URL",), "port": ("PROXY_PORT",), "max_tool_calls": ("MAX_TOOL_CALLS",)}
@@ -212,7 +212,7 @@ class Spec:
         """Parse the value of a flag or variable. Raises RulesError, whose message begins with `where`."""
         value: Setting = text
         if isinstance(self.default, bool):
-            value = _TRUTHS.get(text.lower(), text)
+            value = TRUTHS.get(text.lower(), text)
         elif isinstance(self.default, int | float) and NUMBER.match(text):
             value = int(text) if INTEGER.match(text) else float(text)
         elif isinstance(self.default, tuple):

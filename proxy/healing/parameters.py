@@ -1,13 +1,14 @@
 """Changes of a request by the rules for its model: parameters (F59 to F61, F85) and offered tools.
 
-Anything that the rules do not name stays unchanged.
+Anything that the rules do not name stays unchanged. The docstrings of the structs describe the keys in rules.yaml.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta, Struct
 
 from proxy.healing.conversation import all_the_same, function_of, with_function, without
 from proxy.json import Json, JsonObject, as_list, as_object, as_text
@@ -23,28 +24,44 @@ KEPT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Fields of the body: values to `set`, default values, names to strip, and maximum numbers (`at_most`)."""
-
-    set: Mapping[str, Json] = field(default_factory=dict)
-    default: Mapping[str, Json] = field(default_factory=dict)
-    strip: tuple[str, ...] = ()
-    at_most: Mapping[str, float] = field(default_factory=dict)
+Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, title="a text of 1 to 200 characters")]
+_ABOVE_0 = Meta(gt=0, title="a number above 0")
 
 
-@dataclass(frozen=True, slots=True)
-class OfferedTools:
-    """Globs on the names of tools to drop, and the maximum length of descriptions (0: unlimited).
+class Sampling(Struct, frozen=True, omit_defaults=True):
+    """Fields of the request body.
 
-    `polls` are globs on the names of tools that are meant to be called repeatedly. When a call has been made
-    `most_repeats` times with the same result, the turn ends without asking the model (0: never).
+    set: Values that replace the client's.
+    default: Values for fields that the client does not send.
+    strip: Fields that are removed.
+    at_most: The largest number that a field may have.
     """
 
-    drop: tuple[str, ...] = ()
-    describe: int = 0
-    polls: tuple[str, ...] = ()
-    most_repeats: int = 0
+    set: dict[Text, Any] = {}
+    default: dict[Text, Any] = {}
+    strip: tuple[Text, ...] = ()
+    at_most: dict[Text, Annotated[int, _ABOVE_0] | Annotated[float, _ABOVE_0]] = {}
+
+    def __post_init__(self) -> None:
+        for key in self.__struct_fields__:
+            for name in getattr(self, key):
+                if name in KEPT:
+                    raise ValueError(key, f"{name!r} cannot be changed by a rule; remove it")
+
+
+class OfferedTools(Struct, frozen=True, omit_defaults=True):
+    """Tools of the request, by globs on their names.
+
+    drop: Tools that are not offered to the model.
+    describe: Maximum length of a description in characters.
+    polls: Tools that are called again and again on purpose.
+    most_repeats: Number of identical calls with identical results after which the turn ends.
+    """
+
+    drop: tuple[Text, ...] = ()
+    describe: Annotated[int, Meta(ge=1, le=100_000, title="a whole number from 1 to 100000")] = 0
+    polls: tuple[Text, ...] = ()
+    most_repeats: Annotated[int, Meta(ge=2, le=100_000, title="a whole number from 2 to 100000")] = 0
 
 
 def sample(body: JsonObject, sampling: Sampling) -> JsonObject:

@@ -41,7 +41,7 @@ MAX_PLACES = 1000
 ITEMS = "[]"
 
 _RENAMES_TOOL = frozenset(("rename_tool", "convert_tool_to_write"))
-_TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+TRUTHS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 # A place in the arguments: an object and a key, or a list and an index.
@@ -223,7 +223,7 @@ def _converted(rule: ToolRule, text: Json) -> Json:
         # `&amp;lt;` may be intentional, so it stays.
         return text if once == text or _decoded(once) != once else once
     if rule.action == "convert_string_to_boolean":
-        return _TRUTHS.get(text.lower(), text)
+        return TRUTHS.get(text.lower(), text)
     # The fallback may itself be a string.
     if text in rule.fallback:
         return text

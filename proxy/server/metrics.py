@@ -15,10 +15,8 @@ import contextlib
 import glob
 import json
 import logging
-import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +28,7 @@ from prometheus_client.samples import Sample
 
 from proxy import __version__
 from proxy.config.load import environment
-from proxy.display import printable
+from proxy.display import escaped
 from proxy.errors import UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.secrets import masked
@@ -120,8 +118,7 @@ class MetricsFile(MmapedDict):
             # An empty file could not be read.
             with contextlib.suppress(OSError):
                 os.unlink(filename)
-            with open(os.memfd_create("metrics"), "rb") as memory:
-                super().__init__(f"/proc/self/fd/{memory.fileno()}")  # type: ignore[no-untyped-call]
+            self._use_memory(b"")
 
     def _init_value(self, key: str) -> None:
         if self._used + len(key.encode()) + _ENTRY_BYTES > self._capacity:
@@ -129,12 +126,17 @@ class MetricsFile(MmapedDict):
                 os.posix_fallocate(self._f.fileno(), 0, 2 * self._capacity)
             except OSError as error:
                 _log_lost(self._fname, error)
-                memory = open(os.memfd_create("metrics"), "r+b")  # noqa: SIM115
-                memory.write(self._m[:])
-                memory.flush()
-                self._f.close()
-                self._f, self._m = memory, mmap.mmap(memory.fileno(), self._capacity)
+                data = self._m[:]
+                self.close()  # type: ignore[no-untyped-call]
+                self._use_memory(data)
         super()._init_value(key)  # type: ignore[no-untyped-call]
+
+    def _use_memory(self, data: bytes) -> None:
+        """Continue in memory, with the entries in `data`."""
+        with open(os.memfd_create("metrics"), "r+b") as memory:
+            memory.write(data)
+            memory.flush()
+            super().__init__(f"/proc/self/fd/{memory.fileno()}")  # type: ignore[no-untyped-call]
 
 
 def _log_lost(filename: str, error: Exception) -> None:
@@ -186,7 +188,7 @@ class Metrics:
         `first_byte` is None if nothing was sent, and `model` is "" if the request names none. `when` says when the
         client left, and `denied` why its key was rejected; each is "" otherwise.
         """
-        add, model = self.add, self._model(model, status)
+        add, model = self.add, self._label("models", model, MAX_MODELS)
         add("requests", 1, dialect, model, str(status))
         for notation, number in outcome.notations.items():
             add("calls", number, model, "text", notation)
@@ -256,12 +258,6 @@ class Metrics:
             self._broken.add(path)
         return False
 
-    def _model(self, model: str, status: int) -> str:
-        """Return the model's label. A name gets its own once the model server accepts it: clients may invent names."""
-        if model and status >= 400 and label_of(model) not in self._known.get("models", ()):
-            return OTHER
-        return self._label("models", model, MAX_MODELS) if model else ""
-
     def _label(self, group: str, name: str, most: int) -> str:
         known, label = self._known.setdefault(group, set()), label_of(name)
         if label not in known and len(known) < most:
@@ -271,12 +267,7 @@ class Metrics:
 
 def label_of(name: str) -> str:
     """Return a name as a label: short, on one line, and without anything that looks like a key."""
-    return _short_label(name[:MAX_NAME])
-
-
-@lru_cache(maxsize=512)
-def _short_label(name: str) -> str:
-    return masked(printable(name, "?").encode()[:MAX_NAME]).decode("utf-8", "ignore")
+    return masked(escaped(name[:MAX_NAME]).encode()[:MAX_NAME]).decode("utf-8", "ignore")
 
 
 def _of_listed(metrics: Iterable[Metric], listed: set[str]) -> Iterator[Metric]:

@@ -221,24 +221,22 @@ class ResponseStore:
 
     def response(self, id_: str) -> JsonObject | None:
         """Return the response with this id, or None."""
-        data = self._column("response", id_)
-        return None if data is None else as_object(load_json(data))
+        return as_object(self._loaded("response", id_)) or None
 
     def input_of(self, id_: str) -> list[Json]:
         """Return the input items of the response with this id."""
-        data = self._column("input", id_)
-        return [] if data is None else as_list(load_json(data))
+        return as_list(self._loaded("input", id_))
 
     def delete(self, id_: str) -> bool:
         """Delete the response with this id, and return whether it existed."""
         with self.file.transaction() as database:
             return database.execute(f"DELETE FROM responses WHERE {_KEPT}", self._which(id_)).rowcount > 0
 
-    def _column(self, name: str, id_: str) -> bytes | None:
+    def _loaded(self, column: str, id_: str) -> Json:
         with self.file.transaction() as database:
-            query = f"SELECT {name} FROM responses WHERE {_KEPT}"
+            query = f"SELECT {column} FROM responses WHERE {_KEPT}"
             row = database.execute(query, self._which(id_)).fetchone()
-        return None if row is None else row[0]
+        return None if row is None else load_json(row[0])
 
     def _which(self, id_: str) -> tuple[str, bytes, float]:
         return self.owner, _key(id_), time.time() - STORE_SECONDS

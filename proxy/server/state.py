@@ -160,7 +160,7 @@ class WorkerState:
     _seen: tuple[int, int] | None = None
     _look_at: float = 0.0
     _active: int = 0
-    _threads: int = 0
+    _threads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(THREADS - RESERVED_THREADS))
     _streams: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _changing: threading.Lock = field(default_factory=threading.Lock)
@@ -177,16 +177,13 @@ class WorkerState:
 
     def take_thread(self) -> None:
         """Count a request that may use its thread for long. Raises Unavailable if only reserved threads are left."""
-        limit = THREADS - RESERVED_THREADS
-        with self._lock:
-            if self._threads >= limit:
-                raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
-            self._threads += 1
+        if not self._threads.acquire(blocking=False):
+            limit = THREADS - RESERVED_THREADS
+            raise Unavailable(f"this proxy serves {limit} requests already (threads); try again in a moment")
 
     def return_thread(self) -> None:
         """Give back the thread of a request that `take_thread` counted."""
-        with self._lock:
-            self._threads -= 1
+        self._threads.release()
 
     def take_stream(self) -> None:
         """Count a new stream. Raises Unavailable at the limit."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.config.rules import Rules
-from proxy.display import cut, printable
+from proxy.display import cut, escaped
 from proxy.errors import NotFound
 from proxy.healing.families import Shown
 from proxy.json import Json, JsonObject, as_object, as_text, dump_json, load_upstream
@@ -221,4 +221,4 @@ def _several(name: str, models: Sequence[str]) -> str:
 
 def _shown(name: str) -> str:
     """Return a short form of a name, on one line."""
-    return cut(printable(name, "?"), _SHOWN)
+    return cut(escaped(name), _SHOWN)

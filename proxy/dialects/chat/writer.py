@@ -116,7 +116,7 @@ class ChatWriter(Writer):
 
     def heartbeat(self) -> bytes:
         """Return a comment, or an empty chunk for clients whose timer counts only chunks (F64, F76)."""
-        return self._chunk(0, {}) if self._options.heartbeat_chunk else sse.comment("ping")
+        return self._chunk(0, {}) if self._options.heartbeat_chunk else b": ping\n\n"
 
     def write(self, event: Event) -> bytes:
         """Encode one event as chunks, with calls as text for a client that reads them only there."""

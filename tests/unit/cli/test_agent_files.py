@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.agent_files import SUFFIX, AgentFiles
-from proxy.cli.configuration import KEY, File, Format
+from proxy.cli.configuration import File, Format
 from proxy.cli.output import CommandError, Status
 
 CONTENT = {"model": "m"}
@@ -166,7 +166,7 @@ def test_a_key_is_written_and_then_the_file_is_for_its_user_only(home: Path) -> 
     path.write_text("{}")
     before = tree(home)
     assert before["config.json"][0] == 0o644
-    file = File(str(path), Format.JSON, {"key": KEY})
+    file = File(str(path), Format.JSON, {"key": 'a"b'})
     for told in ("written", "nothing to change"):
         assert files(home).write([file], 'a"b')[0].startswith(f"{path}: {told}")
     assert (json.loads(path.read_text()), tree(home)["config.json"][0]) == ({"key": 'a"b'}, 0o600)

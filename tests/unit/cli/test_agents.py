@@ -15,13 +15,14 @@ from typing import Any
 import pytest
 
 from proxy.cli.agents import AGENTS
-from proxy.cli.configuration import KEY, NO_KEY, PATIENCE, Agent, Configuration, Values
+from proxy.cli.configuration import NO_KEY, PATIENCE, Agent, Configuration, Values
 from proxy.cli.main import _AGENTS
 from proxy.cli.merging import NotMergeableError, merged, read, rivals_in
 from proxy.config.settings import Settings
 
 VALUES = Values("http://10.0.0.1:8003", "Qwen/Qwen3-Coder", 65536, home="/home/u")
-KEYED = replace(VALUES, key_name="PROXY_KEY")
+KEY = "{key}"
+KEYED = replace(VALUES, key_name="PROXY_KEY", key=KEY)
 FOLDER = "/tmp/private"
 ROWS = [json.loads(line) for line in Path(__file__).with_name("agents.jsonl").read_text().splitlines()]
 EVERY = pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS)
@@ -33,6 +34,8 @@ def configured(row: dict[str, Any]) -> Configuration:
         name: tuple(value) if isinstance(value, list) else value for name, value in row["values"].items()
     }
     texts = row["texts"]
+    if "key_name" in given:
+        given["key"] = KEY
     values = replace(VALUES, folder=FOLDER, read=lambda path: texts.get(path, ""), **given)
     configuration: Configuration = getattr(AGENTS[row["agent"]], row["how"])(values)
     return configuration

@@ -53,8 +53,8 @@ def rules(text: str) -> Rules:
                 "http://10.0.0.3:8000",
                 "rules: /etc/rules.yaml (3 models); keys: 2 for clients, one for the model server, one for the admin; "
                 "no key for models: b* at http://10.0.0.2:8000, c* at http://10.0.0.3:8000",
-                "writes: captures to /c [2J c, repairs with their values to /a.jsonl, what clients and models say to "
-                "the live page; limits: 3 workers, each with 2000 streams and 512 other requests; 32768 KiB per "
+                "writes: captures to /c\\u001b[2J\\nc, repairs with their values to /a.jsonl, what clients and models "
+                "say to the live page; limits: 3 workers, each with 2000 streams and 512 other requests; 32768 KiB per "
                 "request; 60 s to stop",
             ],
         ),

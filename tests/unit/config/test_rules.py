@@ -19,16 +19,15 @@ from proxy.config.load import RulesText, rules_of
 from proxy.config.rules import (
     MAX_RULES,
     Heal,
-    OfferedTools,
     Profile,
     Rules,
-    Sampling,
     StripFields,
     entry_with,
     literal,
     parse_rules,
 )
 from proxy.errors import RulesError
+from proxy.healing.parameters import OfferedTools, Sampling
 from proxy.notations.signs import ROW_NAMES
 from proxy.repair.policy import Policy, ToolRule
 from tests.support.rows import rows
