@@ -32,13 +32,13 @@ def _leading(messages: Messages) -> list[JsonObject]:
 
 
 @on_each
-def rename_developer(message: JsonObject) -> JsonObject:
+def developer(message: JsonObject) -> JsonObject:
     """Turn a developer message into a system message: most templates drop it."""
     return {**message, "role": "system"} if role_of(message) == "developer" else message
 
 
 @on_messages
-def drop_token_counts(messages: Messages) -> Messages:
+def token_counts(messages: Messages) -> Messages:
     """Drop system messages that only count tokens."""
 
     def counts(message: JsonObject) -> bool:
@@ -48,7 +48,7 @@ def drop_token_counts(messages: Messages) -> Messages:
 
 
 @on_messages
-def merge_systems(messages: Messages) -> Messages:
+def one_system(messages: Messages) -> Messages:
     """Merge several system messages at the start."""
     leading = _leading(messages)
     if len(leading) < 2:
@@ -58,7 +58,7 @@ def merge_systems(messages: Messages) -> Messages:
 
 
 @on_messages
-def remind_late_systems(messages: Messages) -> Messages:
+def late_system(messages: Messages) -> Messages:
     """Turn later system messages into marked user text in their place, or append the text to a preceding result."""
     begin = max(1, len(_leading(messages)))
     talk = Talk()
@@ -77,7 +77,7 @@ def remind_late_systems(messages: Messages) -> Messages:
 
 
 @on_messages
-def give_system_to_user(messages: Messages) -> Messages:
+def no_system(messages: Messages) -> Messages:
     """Prepend the system message to the user's text, for templates without system messages."""
     leading = _leading(messages)
     if not leading:
@@ -90,7 +90,7 @@ def give_system_to_user(messages: Messages) -> Messages:
 
 
 @on_messages
-def begin_with_user(messages: Messages) -> Messages:
+def user_first(messages: Messages) -> Messages:
     """Make the user speak first."""
     leading = _leading(messages)
     rest = messages[len(leading) :]
@@ -98,7 +98,7 @@ def begin_with_user(messages: Messages) -> Messages:
 
 
 @on_messages
-def put_text_into_results(messages: Messages) -> Messages:
+def user_after_result(messages: Messages) -> Messages:
     """Move the user's text after results into the last result."""
     talk = Talk()
     for message in messages:
@@ -140,7 +140,7 @@ def _continued(messages: Messages) -> Messages:
     return healed
 
 
-def end_with_user(body: JsonObject) -> JsonObject:
+def assistant_last(body: JsonObject) -> JsonObject:
     """End with a user message, for servers that reject or continue an answer at the end.
 
     The body stays unchanged if the client asks to continue the answer.

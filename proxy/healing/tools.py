@@ -31,7 +31,7 @@ def _on_tools(change: Change) -> Change:
 
 
 @_on_tools
-def complete_parameters(function: JsonObject) -> JsonObject:
+def tool_parameters(function: JsonObject) -> JsonObject:
     """Add empty parameters to a tool without any."""
     parameters = function.get("parameters")
     if parameters is None:
@@ -46,13 +46,13 @@ def complete_parameters(function: JsonObject) -> JsonObject:
     return {**function, "parameters": whole}
 
 
-def list_no_tools(body: JsonObject) -> JsonObject:
+def no_tools(body: JsonObject) -> JsonObject:
     """Add an empty list of tools, for templates that read the list without checking that it exists."""
     return {**body, "tools": []} if body.get("tools") is None and messages_of(body) else body
 
 
 @_on_tools
-def complete_descriptions(function: JsonObject) -> JsonObject:
+def tool_descriptions(function: JsonObject) -> JsonObject:
     """Replace a missing description by an empty one."""
     parameters = as_object(function.get("parameters"))
     properties = as_object(parameters.get("properties"))
@@ -125,7 +125,7 @@ _renamed_tools = _on_tools(_renamed)
 _renamed_calls = on_functions(_renamed)
 
 
-def shorten_names(body: JsonObject) -> JsonObject:
+def tool_names(body: JsonObject) -> JsonObject:
     """Shorten the names of the tools, also in the calls of the history and in the tool choice."""
     body = _renamed_calls(_renamed_tools(body))
     choice = as_object(body.get("tool_choice"))

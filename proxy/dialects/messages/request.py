@@ -19,27 +19,22 @@ from proxy.dialects.messages.ids import server_id, signed_field
 from proxy.dialects.translation import (
     OWN_WORDS,
     AssistantTurn,
+    Conversation,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
-    UserTurn,
+    Part,
     bad,
-    conversation,
     in_words_of,
     inner_json,
-    is_text,
-    joined,
     kind_of,
     let_call,
     present,
-    remind,
     shown,
-    turn_of,
 )
 from proxy.errors import NoThreads
-from proxy.healing.conversation import text_part
 from proxy.json import Json, JsonObject
 from proxy.repair.record import Repair
 
@@ -258,8 +253,9 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
-class _Translator:
+class _Translator(Conversation):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
+        super().__init__()
         self.options = options
         self.lost = Lost(drops=options.server_tools == "drop", owner="Anthropic")
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
@@ -309,20 +305,19 @@ class _Translator:
         if not system and roles[0] == "system" and "user" in takewhile(lambda role: role != "assistant", roles):
             # The server has read nothing before it, so it can be the system message.
             at_top, system = 1, self.reminder(messages[0], 0, over=True)
-        turns: list[UserTurn | AssistantTurn] = []
         last_user = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
         for at, message in enumerate(messages[at_top:], at_top):
             if message.role == "assistant":
-                self.answer(turn_of(AssistantTurn, turns), message, f"messages.{at}.content")
+                self.answer(message, f"messages.{at}.content")
             elif message.role == "user":
-                self.say(turn_of(UserTurn, turns), message, f"messages.{at}.content")
+                self.say(message, f"messages.{at}.content")
             else:
-                remind(turn_of(UserTurn, turns), self.reminder(message, at, over=at < last_user))
-        if all(turn.empty for turn in turns):
+                self.remind(self.reminder(message, at, over=at < last_user))
+        if self.empty:
             raise bad("messages", "they have no content")
-        last = turns[-1]
-        prefill = last.prefill if isinstance(last, AssistantTurn) else ""
-        return conversation([system], turns, self.options.reasoning_history), prefill
+        last = self.turns[-1]
+        prefill = last.text if isinstance(last, AssistantTurn) and not last.calls else ""
+        return self.messages([system], self.options.reasoning_history), prefill
 
     def blocks(self, content: Any, where: str, takes: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
         """Return the blocks of a content with their places, without blocks that have no content for a model."""
@@ -357,33 +352,34 @@ class _Translator:
             return ""
         return self.system(message.content, f"messages.{at}.content")
 
-    def say(self, turn: UserTurn, message: Message, where: str) -> None:
+    def say(self, message: Message, where: str) -> None:
         """Add a user's message to its turn: results, text, pictures and documents."""
+        turn = self.user
         for block, here in self.blocks(message.content, where, _IN_USER):
             if isinstance(block, ToolResult):
-                self.result(turn, block, here)
+                turn.add_result(server_id(block.tool_use_id), self.result(block, f"{here}.content"))
             else:
                 turn.parts += self.parts(block, here)
 
-    def result(self, turn: UserTurn, block: ToolResult, where: str) -> None:
-        """Add a result. An error result says so in its text."""
-        inner = self.blocks([] if block.content is None else block.content, f"{where}.content", _IN_RESULT)
+    def result(self, block: ToolResult, where: str) -> list[Part]:
+        """Return the content of a result. An error result says so in its text: a tool message has no field for it."""
+        inner = self.blocks([] if block.content is None else block.content, where, _IN_RESULT)
         parts = [part for each, here in inner for part in self.parts(each, here)]
-        text = joined(parts)
-        if block.is_error and not _FAILED.match(text):  # a tool message has no other field for it
-            text = f"Error: {text}" if text else "Error"
-        turn.add_result(server_id(block.tool_use_id), text, [part for part in parts if not is_text(part)])
+        text = "\n\n".join(part for part in parts if isinstance(part, str))
+        if not block.is_error or _FAILED.match(text):
+            return parts
+        return [f"Error: {text}" if text else "Error", *(part for part in parts if not isinstance(part, str))]
 
-    def parts(self, block: Any, where: str) -> list[JsonObject]:
+    def parts(self, block: Any, where: str) -> list[Part]:
         """Return a block as content parts."""
         match block:
             case Text(text=text):
-                return [text_part(text)] if text else []
+                return [text] if text else []
             case ToolReference(tool_name=name):
-                return [text_part(f"The tool {name} is available.")]
+                return [f"The tool {name} is available."]
             case SearchResult():
                 texts = [inner.text for inner, _ in self.blocks(block.content, f"{where}.content", ("text",))]
-                return [text_part("\n\n".join((f"{block.title}\n{block.source}", *texts)))]
+                return ["\n\n".join((f"{block.title}\n{block.source}", *texts))]
             case Image(source=Url(url=url)):
                 if not url.lower().startswith(("http://", "https://")):
                     words = "must begin with http:// or https://; send other pictures as base64"
@@ -397,13 +393,13 @@ class _Translator:
                 raise bad(f"{where}.source", "no chat server reads a document from a URL; send the PDF as base64")
         raise bad(f"{where}.source", "this server keeps no files (there is no Files API); send the data as base64")
 
-    def document(self, block: Document, where: str) -> list[JsonObject]:
+    def document(self, block: Document, where: str) -> list[Part]:
         """Return a document's title and context as text, then its content."""
         head = [f"{name}: {text}" for name, text in (("Title", block.title), ("Context", block.context)) if text]
-        parts = [text_part("\n".join(head))] if head else []
+        parts: list[Part] = ["\n".join(head)] if head else []
         match block.source:
             case PlainText(data=data):
-                parts.append(text_part(data))
+                parts.append(data)
             case Inner(content=content):
                 for inner, here in self.blocks(content, f"{where}.source.content", ("text", "image")):
                     parts += self.parts(inner, here)
@@ -412,21 +408,25 @@ class _Translator:
                 parts.append({"type": "file", "file": {"filename": block.title or "document.pdf", "file_data": data}})
         return parts
 
-    def answer(self, turn: AssistantTurn, message: Message, where: str) -> None:
-        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning if it is sent back."""
-        turn.last = ""
+    def answer(self, message: Message, where: str) -> None:
+        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning if it is sent back.
+
+        Consecutive texts are one paragraph.
+        """
+        turn, paragraph = self.assistant, False
         for block, here in self.blocks(message.content, where, _IN_ANSWER):
             match block:
+                case Text(text=text) if paragraph:
+                    turn.texts[-1] += text
                 case Text(text=text):
-                    turn.say(text)
+                    turn.texts += [text] if text else []
                 case ToolUse():
                     turn.add_call(server_id(block.id), block.name, inner_json(block.input or {}, f"{here}.input"))
                 case Thinking():
                     self.reasoning(turn, block, here)
                 case _:
                     self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
-            if not isinstance(block, Text):
-                turn.last = ""
+            paragraph = isinstance(block, Text) and (paragraph or block.text != "")
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
         signed = signed_field(block.signature)
