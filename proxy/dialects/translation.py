@@ -257,10 +257,11 @@ class AssistantTurn:
     thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
 
-    def add_call(self, call_id: str, name: str, arguments: str) -> None:
-        """Add a call."""
-        function: JsonObject = {"name": name, "arguments": arguments}
-        self.calls.append({"id": call_id, "type": "function", "function": function})
+    def add_call(self, call_id: str, name: str, arguments: str) -> JsonObject:
+        """Add a call and return it."""
+        call: JsonObject = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        self.calls.append(call)
+        return call
 
     @property
     def text(self) -> str:

@@ -33,7 +33,7 @@ from proxy.dialects.translation import (
     shown,
 )
 from proxy.healing.results import ORPHAN
-from proxy.json import Json, JsonObject, dump_inner, load_json
+from proxy.json import Json, JsonObject, as_text, dump_inner, load_json
 from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
@@ -309,10 +309,9 @@ class _Translator(Conversation):
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
         self.tools = OfferedTools()
         self.system: list[str] = [self.request.instructions or ""]
-        # The calls of each turn by id and by name, and those that have an output.
-        self.calls: defaultdict[tuple[int, str, str], deque[tuple[int, str]]] = defaultdict(deque)
+        # The calls of each turn by id and by name, and the identities of those that have an output.
+        self.calls: defaultdict[tuple[int, str, str], deque[JsonObject]] = defaultdict(deque)
         self.answered: set[int] = set()
-        self.count = 0
 
     def translated(self) -> Translation:
         request, options, lost = self.request, self.options, self.lost
@@ -441,10 +440,9 @@ class _Translator(Conversation):
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
         """Add a call. Healing gives each call its own id."""
-        self.assistant.add_call(call_id, name, arguments)
+        call = self.assistant.add_call(call_id, name, arguments)
         for key in (("id", call_id), ("name", name)):
-            self.calls[len(self.turns), *key].append((self.count, call_id))
-        self.count += 1
+            self.calls[len(self.turns), *key].append(call)
 
     def output(self, parts: list[Part], call_id: str | None, name: str = "", own_id: str | None = None) -> None:
         """Add the output of the newest turn's first call that has this id and no output.
@@ -456,10 +454,10 @@ class _Translator(Conversation):
         for kind, value in [("id", call_id)] if call_id else [("name", name), ("id", own_id)]:
             calls = self.calls[len(self.turns) - 1, kind, value] if value else ()
             while calls:
-                number, id_ = calls.popleft()
-                if number not in self.answered:
-                    self.answered.add(number)
-                    turn.add_result(id_, parts)
+                call = calls.popleft()
+                if id(call) not in self.answered:
+                    self.answered.add(id(call))
+                    turn.add_result(as_text(call["id"]), parts)
                     return
         turn.parts += [ORPHAN, *parts]
 

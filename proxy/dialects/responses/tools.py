@@ -27,19 +27,6 @@ SEARCH = "tool_search"
 INPUT = "input"
 # Tools that the client runs, with schemas that only OpenAI's models know.
 _CLIENT_TOOLS = frozenset(("apply_patch", "computer", "computer_use_preview", "local_shell", "shell"))
-_HOSTED_TOOLS = frozenset(
-    (
-        "code_interpreter",
-        "file_search",
-        "image_generation",
-        "mcp",
-        "programmatic_tool_calling",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    )
-)
 
 
 class Kind(Enum):
@@ -183,10 +170,9 @@ class OfferedTools:
         if isinstance(choice, dict):
             kind = kind_of(choice, where)
         if kind not in ("", "allowed_tools"):
-            is_own = kind in ("function", "custom", SEARCH)
             # Without any tools in the request, the choice is dropped too.
-            is_moot = not self.functions and not self.gone and (is_own or kind in _CLIENT_TOOLS | _HOSTED_TOOLS)
-            if not is_moot and not (is_own and self.functions):
+            is_moot = not self.functions and not self.gone
+            if not is_moot and not (self.functions and kind in ("function", "custom", SEARCH)):
                 raise bad(where, f"no tool of type {shown(kind)} is offered to the model; choose another one")
         if not self.functions:
             for name, value in ((where, choice), ("parallel_tool_calls", parallel)):
