@@ -286,10 +286,11 @@ def is_own(part: Part) -> bool:
     return not isinstance(part, str) or bool(_REMINDERS.sub("", part).strip())
 
 
-class Conversation:
-    """A conversation as turns. All consecutive content of one side is one turn."""
+class Translator:
+    """Base of the translations. The conversation is kept as turns: all consecutive content of one side is one turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: ModelOptions, lost: Lost) -> None:
+        self.options, self.lost = options, lost
         self.turns: list[UserTurn | AssistantTurn] = []
 
     def turn(self, kind: type[_Turn]) -> _Turn:
@@ -326,28 +327,31 @@ class Conversation:
         if text and not TOKEN_COUNT.fullmatch(text):
             turn.parts.append(reminder(text) if is_own(text) else text)
 
-    def messages(self, system: Iterable[str], history: str) -> list[Json]:
-        """Return the system texts and the turns as chat messages. `history`: the field for earlier reasoning."""
+    def messages(self, *system: str) -> list[Json]:
+        """Return the system texts and the turns as chat messages."""
         turns = self.turns
         if turns[-1:] == [AssistantTurn()]:
             turns.pop()  # a prefill of nothing is a new answer
         text = "\n\n".join(filter(None, system))
         messages: list[Json] = [{"role": "system", "content": text}] if text else []
         for turn in turns:
-            messages += turn.messages(history)
+            messages += turn.messages(self.options.reasoning_history)
         return messages
 
+    def begun(self, max_tokens: int | None, stream: bool | None, **fields: Json) -> JsonObject:
+        """Return the first fields of a chat request: those that have a value, and the options of a stream."""
+        given: JsonObject = {"model": self.options.model, "max_tokens": max_tokens, **fields, "stream": stream}
+        return present(given) | ({"stream_options": {"include_usage": True}} if stream else {})
 
-def in_words_of(switch: str, wish: JsonObject) -> JsonObject:
-    """Return a wish for reasoning in the words of the rules' switch. With OWN_WORDS, it is translated later."""
-    return switched(wish, of_rules(switch))[0]
+    def in_words_of_rules(self, wish: JsonObject) -> JsonObject:
+        """Return a wish for reasoning in the words of the rules' switch. With OWN_WORDS, it is translated later."""
+        return switched(wish, of_rules(self.options.thinking))[0]
 
+    def let_call(self, fields: JsonObject, name: str) -> None:
+        """On vLLM, drop `response_format` if there are tools: vLLM calls no tool while the answer must match a schema.
 
-def let_call(fields: JsonObject, options: ModelOptions, lost: Lost, name: str) -> None:
-    """On vLLM, drop `response_format` if there are tools: vLLM calls no tool while the answer must match a schema.
-
-    The API allows both; the tools matter more.
-    """
-    may_call = "tools" in fields and fields.get("tool_choice") != "none"
-    if options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
-        lost.add(name, "vLLM calls no tool while the answer must match a schema")
+        The API allows both; the tools matter more.
+        """
+        may_call = "tools" in fields and fields.get("tool_choice") != "none"
+        if self.options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
+            self.lost.add(name, "vLLM calls no tool while the answer must match a schema")

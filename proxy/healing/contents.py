@@ -18,6 +18,7 @@ from proxy.healing.conversation import (
     role_of,
     text_of,
     text_part,
+    user_message,
     without,
 )
 from proxy.healing.reasoning import thought_of
@@ -133,7 +134,7 @@ def text_calls(messages: Messages) -> Messages:
             text = content if isinstance(content, str) else text_of(texts)
             others: Json = [part for part in as_list(content) if not is_text_part(part)]
             told = f"<tool_response>\n{text}\n</tool_response>"
-            rewritten.append({"role": "user", "content": joined(told, others)})
+            rewritten.append(user_message(joined(told, others)))
         else:
             rewritten.append(message)
     return rewritten

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +83,10 @@ _ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.le
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A body to send upstream, and a record for each healing."""
+    """A body to send upstream, and a record for each change of it."""
 
     body: JsonObject
     repairs: tuple[Repair, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether the body differs from the client's: every healing leaves a record."""
-        return bool(self.repairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +169,7 @@ def record_id(healing: str) -> str:
 def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
     """Return the record of a healing: its first changed place, before and after."""
     old, new = (as_list(body.get(key)) for body in bodies)
-    pairs = enumerate(zip(old, new, strict=False))
-    longer = min(len(old), len(new)) if len(old) != len(new) else 0
-    at = next((index for index, (one, other) in pairs if one is not other), longer)
+    at = next((index for index, (one, other) in enumerate(zip_longest(old, new)) if one is not other), 0)
 
     def shown(body: JsonObject) -> str:
         items = as_list(body.get(key))

@@ -29,6 +29,7 @@ from proxy.healing.conversation import (
     replaced,
     role_of,
     text_of,
+    user_message,
     with_value,
 )
 from proxy.json import Json, JsonObject, as_text
@@ -147,7 +148,7 @@ def orphan_results(block: Block) -> Sequence[JsonObject]:
     """Turn a result without a call into text of the user."""
     own = {id(message) for message in _split(block)[0].values()}
     return [
-        {"role": "user", "content": joined(ORPHAN, message.get("content"))}
+        user_message(joined(ORPHAN, message.get("content")))
         if role_of(message) == "tool" and id(message) not in own
         else message
         for message in block.messages()

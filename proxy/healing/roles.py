@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from itertools import takewhile, zip_longest
 
-from proxy.healing.conversation import Messages, Talk, calls_of, joined, on_each, on_messages, role_of, text_of
+from proxy.healing.conversation import (
+    Messages,
+    Talk,
+    calls_of,
+    joined,
+    on_each,
+    on_messages,
+    role_of,
+    text_of,
+    user_message,
+)
 from proxy.json import JsonObject
 
 # Placeholder texts for turns that a template requires.
@@ -20,10 +30,6 @@ REMINDER, REMINDED = "<system-reminder>", "</system-reminder>"
 def reminder(text: str) -> str:
     """Mark a text as the client's instead of the user's."""
     return f"{REMINDER}\n{text}\n{REMINDED}"
-
-
-def _user(content: str) -> JsonObject:
-    return {"role": "user", "content": content}
 
 
 def _leading(messages: Messages) -> list[JsonObject]:
@@ -72,7 +78,7 @@ def late_system(messages: Messages) -> Messages:
         elif talk.last == "tool":
             talk.add(content)
         else:
-            talk.say({"role": "user", "content": content})
+            talk.say(user_message(content))
     return talk.messages()
 
 
@@ -86,7 +92,7 @@ def no_system(messages: Messages) -> Messages:
     contents = [system.get("content") for system in leading]
     if others and role_of(others[0]) == "user":
         return [{**others[0], "content": joined(*contents, others[0].get("content"))}, *others[1:]]
-    return [{"role": "user", "content": joined(*contents)}, *others]
+    return [user_message(joined(*contents)), *others]
 
 
 @on_messages
@@ -94,7 +100,7 @@ def user_first(messages: Messages) -> Messages:
     """Make the user speak first."""
     leading = _leading(messages)
     rest = messages[len(leading) :]
-    return messages if rest and role_of(rest[0]) == "user" else [*leading, _user(CONTINUE), *rest]
+    return messages if rest and role_of(rest[0]) == "user" else [*leading, user_message(CONTINUE), *rest]
 
 
 @on_messages
@@ -122,7 +128,7 @@ def alternate(messages: Messages) -> Messages:
             case "tool", "user":
                 talk.say({"role": "assistant", "content": UNDERSTOOD})
             case "assistant", "assistant":
-                talk.say(_user(CONTINUE))
+                talk.say(user_message(CONTINUE))
         talk.say(message)
     return talk.messages()
 
@@ -136,7 +142,7 @@ def _continued(messages: Messages) -> Messages:
         # Also between two answers: the request for the second already had this text after the first (contract C8).
         last = after is None or role_of(after) == "assistant"
         if last and role_of(message) == "assistant" and not calls_of(message):
-            healed.append(_user(CONTINUE))
+            healed.append(user_message(CONTINUE))
     return healed
 
 

@@ -33,17 +33,12 @@ def _on_tools(change: Change) -> Change:
 @_on_tools
 def tool_parameters(function: JsonObject) -> JsonObject:
     """Add empty parameters to a tool without any."""
-    parameters = function.get("parameters")
-    if parameters is None:
-        parameters = {}
+    given = function.get("parameters")
+    parameters = {} if given is None else given
     if not isinstance(parameters, dict):
         return function
-    properties = parameters.get("properties")
-    if "type" in parameters and isinstance(properties, dict):
-        return function
-    whole: JsonObject = {"type": "object", **parameters}
-    whole["properties"] = properties if isinstance(properties, dict) else {}
-    return {**function, "parameters": whole}
+    whole: JsonObject = {"type": "object", **parameters, "properties": as_object(parameters.get("properties"))}
+    return with_value(function, "parameters", whole)
 
 
 def no_tools(body: JsonObject) -> JsonObject:
@@ -57,7 +52,7 @@ def tool_descriptions(function: JsonObject) -> JsonObject:
     parameters = as_object(function.get("parameters"))
     properties = as_object(parameters.get("properties"))
     described: JsonObject = {name: _described(schema) for name, schema in properties.items()}
-    if any(described[name] is not properties[name] for name in described):
+    if described != properties:
         function = {**function, "parameters": {**parameters, "properties": described}}
     return as_object(_described(function))
 

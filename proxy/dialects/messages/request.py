@@ -19,18 +19,16 @@ from proxy.dialects.messages.ids import server_id, signed_field
 from proxy.dialects.translation import (
     OWN_WORDS,
     AssistantTurn,
-    Conversation,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
     Part,
+    Translator,
     bad,
-    in_words_of,
     inner_json,
     kind_of,
-    let_call,
     present,
     shown,
 )
@@ -253,11 +251,9 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
-class _Translator(Conversation):
+class _Translator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
-        super().__init__()
-        self.options = options
-        self.lost = Lost(drops=options.server_tools == "drop", owner="Anthropic")
+        super().__init__(options, Lost(drops=options.server_tools == "drop", owner="Anthropic"))
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
 
     def translated(self) -> Translation:
@@ -270,17 +266,18 @@ class _Translator(Conversation):
         if request.thread:
             raise NoThreads("thread: this server keeps no conversations; send all messages each time")
         messages, prefill = self.conversation()
-        body: JsonObject = {"model": options.model, "max_tokens": request.max_tokens}
-        body |= present({name: getattr(request, name) for name in ("temperature", "top_p", "top_k")})
-        if request.stop_sequences:
-            body["stop"] = [*request.stop_sequences]
-        if request.metadata and request.metadata.user_id:
-            body["user"] = request.metadata.user_id
-        body |= present({"stream": request.stream})
-        if request.stream:
+        body = self.begun(
+            request.max_tokens,
+            request.stream,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            stop=[*request.stop_sequences] if request.stop_sequences else None,
+            user=(request.metadata and request.metadata.user_id) or None,
+        )
+        if request.stream and options.server_kind == "vllm":
             # With this option, vLLM reports token counts from the start of the stream.
-            continuous: JsonObject = {"continuous_usage_stats": True} if options.server_kind == "vllm" else {}
-            body["stream_options"] = {"include_usage": True, **continuous}
+            body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         body |= self.thinking()
         form = (request.output_config and request.output_config.format) or request.output_format
         if form:
@@ -289,7 +286,7 @@ class _Translator(Conversation):
             schema: JsonObject = {"name": "output", "schema": form.schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body |= self.tools()
-        let_call(body, options, lost, "output_format" if form is request.output_format else "output_config.format")
+        self.let_call(body, "output_format" if form is request.output_format else "output_config.format")
         body |= self.continued(prefill)
         body["messages"] = messages
         return Translation(body, lost.records(), prefill, form is not None, frozenset(request.stop_sequences or ()))
@@ -317,7 +314,7 @@ class _Translator(Conversation):
             raise bad("messages", "they have no content")
         last = self.turns[-1]
         prefill = last.text if isinstance(last, AssistantTurn) and not last.calls else ""
-        return self.messages([system], self.options.reasoning_history), prefill
+        return self.messages(system), prefill
 
     def blocks(self, content: Any, where: str, takes: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
         """Return the blocks of a content with their places, without blocks that have no content for a model."""
@@ -464,7 +461,7 @@ class _Translator(Conversation):
                 lost.add("output_config.effort", "thinking is disabled")
         if effort:
             wish["reasoning_effort"] = effort
-        return in_words_of(switch, wish)
+        return self.in_words_of_rules(wish)
 
     def tools(self) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
@@ -518,7 +515,7 @@ class _Translator(Conversation):
             return {}
         if self.request.thinking and self.request.thinking.type != "disabled":
             self.lost.add("thinking", "llama.cpp cannot continue an answer while reasoning is on")
-        return in_words_of(switch, {"enable_thinking": False})
+        return self.in_words_of_rules({"enable_thinking": False})
 
 
 def _data_url(source: Base64, where: str, expected: str) -> str:

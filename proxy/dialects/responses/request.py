@@ -17,18 +17,16 @@ from msgspec import Meta, Struct
 from proxy.dialects.responses.tools import INPUT, SEARCH, OfferedTools, tool_names
 from proxy.dialects.translation import (
     AssistantTurn,
-    Conversation,
     Lost,
     ModelOptions,
     Name,
     Number,
     Object,
     Part,
+    Translator,
     bad,
-    in_words_of,
     inner_json,
     kind_of,
-    let_call,
     present,
     shown,
 )
@@ -300,12 +298,10 @@ def item_kind(item: Json, where: str) -> str:
     return kind_of(item, where)
 
 
-class _Translator(Conversation):
+class _Translator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
-        super().__init__()
-        self.options = options
         # OpenAI's own tools are dropped by default, because Codex offers `web_search` in each request.
-        self.lost = Lost(drops=options.server_tools != "refuse", owner="OpenAI")
+        super().__init__(options, Lost(drops=options.server_tools != "refuse", owner="OpenAI"))
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
         self.tools = OfferedTools()
         self.system: list[str] = [self.request.instructions or ""]
@@ -314,7 +310,7 @@ class _Translator(Conversation):
         self.answered: set[int] = set()
 
     def translated(self) -> Translation:
-        request, options, lost = self.request, self.options, self.lost
+        request, lost = self.request, self.lost
         for name, words in _NO_STATE.items():
             if getattr(request, name) not in (None, "", False):
                 raise bad(name, words)
@@ -332,19 +328,18 @@ class _Translator(Conversation):
             self.add(item, where)
         if self.empty and not any(self.system):
             raise bad("input", "it has no content")
-        body: JsonObject = {"model": options.model}
-        if request.max_output_tokens is not None:
-            body["max_tokens"] = request.max_output_tokens
-        for name in ("temperature", "top_p", "user"):
-            if getattr(request, name) not in (None, ""):
-                body[name] = getattr(request, name)
-        if request.stream is not None:
-            body |= {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
+        body = self.begun(
+            request.max_output_tokens,
+            request.stream,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            user=request.user or None,
+        )
         body |= self.effort() | self.form()
         wants_json = "response_format" in body
         body |= self.tools.choice_fields(request.tool_choice, request.parallel_tool_calls, lost)
-        let_call(body, options, lost, "text.format")
-        body["messages"] = self.messages(self.system, options.reasoning_history)
+        self.let_call(body, "text.format")
+        body["messages"] = self.messages(*self.system)
         return Translation(body, lost.records(), self.tools, wants_json)
 
     # The conversation. A turn is all consecutive items of one side.
@@ -512,7 +507,7 @@ class _Translator(Conversation):
         if effort and switch in ("", "none"):
             self.lost.add("reasoning.effort", "the rules name no switch for the model's reasoning")
         elif effort:
-            return in_words_of(switch, {"reasoning_effort": effort})
+            return self.in_words_of_rules({"reasoning_effort": effort})
         return {}
 
     def form(self) -> JsonObject:
