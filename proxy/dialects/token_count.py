@@ -8,10 +8,10 @@ the I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from proxy.json import JsonObject, as_object, dump_json, dump_request, load_upstream, objects_in
+from proxy.json import JsonObject, as_object, as_text, dump_json, dump_request, load_upstream, objects_in
 from proxy.upstream.api import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
@@ -25,7 +25,7 @@ MESSAGE_TOKENS = 4
 # The fields of a chat request that determine the prompt.
 _PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt")
 _MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
-_TEXTS = ("reasoning", "reasoning_content")
+_REASONING = ("reasoning", "reasoning_content")
 
 
 def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | None = None) -> tuple[int, CountMethod]:
@@ -68,17 +68,11 @@ def estimate(chat_body: JsonObject) -> int:
     size = len(dump_json(chat_body["tools"])) if chat_body.get("tools") else 0
     media = 0
     for message in messages:
-        size += sum(len(text.encode("utf-8", "surrogatepass")) for text in _texts(message))
-        media += sum(part.get("type") in _MEDIA for part in objects_in(message.get("content")))
+        parts = objects_in(message.get("content"))
+        texts = [message.get(name) for name in ("content", *_REASONING)] + [part.get("text") for part in parts]
+        for call in objects_in(message.get("tool_calls")):
+            function = as_object(call.get("function"))
+            texts += [function.get("name"), function.get("arguments")]
+        size += sum(len(as_text(text).encode("utf-8", "surrogatepass")) for text in texts)
+        media += sum(part.get("type") in _MEDIA for part in parts)
     return -(-size * 2 // 7) + media * IMAGE_TOKENS + len(messages) * MESSAGE_TOKENS
-
-
-def _texts(message: JsonObject) -> Iterator[str]:
-    """Return the texts of a message."""
-    content = message.get("content")
-    texts = [content, *(part.get("text") for part in objects_in(content))]
-    for call in objects_in(message.get("tool_calls")):
-        function = as_object(call.get("function"))
-        texts += [function.get("name"), function.get("arguments")]
-    texts += [message.get(key) for key in _TEXTS]
-    yield from (text for text in texts if isinstance(text, str))

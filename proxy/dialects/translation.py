@@ -16,15 +16,15 @@ chat templates accept nothing else (F83).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
 
 from proxy.errors import BadRequest
-from proxy.healing.conversation import text_part
+from proxy.healing.conversation import joined, text_part
 from proxy.healing.reasoning import of_rules, switched
 from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
 from proxy.json import Json, JsonObject, dump_inner, dump_strict, load_json
@@ -51,6 +51,8 @@ _KINDS = {"str": "a string", "int": "a whole number", "float": "a fraction", "in
 _KINDS |= {"bool": "true or false", "array": "a list", "object": "an object"}
 _KINDS |= {"str | array": "a string or a list", "str | object": "a string or an object"}
 
+# A content part: a text, or the object of a picture or file.
+Part: TypeAlias = str | JsonObject
 _Turn = TypeVar("_Turn", "UserTurn", "AssistantTurn")
 _REMINDERS = re.compile(rf"{REMINDER}.*?(?:{REMINDED}|\Z)", re.DOTALL)
 
@@ -202,19 +204,12 @@ def inner_json(value: Json, where: str) -> str:
         raise bad(where, "is nested too deeply") from None
 
 
-def is_text(part: JsonObject) -> bool:
-    """Return whether the content part is text."""
-    return part["type"] == "text"
-
-
-def joined(parts: Iterable[JsonObject]) -> str:
-    """Join the texts of content parts, with a blank line between them."""
-    return "\n\n".join(str(part["text"]) for part in parts if is_text(part))
-
-
-def content(parts: list[JsonObject]) -> Json:
-    """Return content parts as a chat message's content: one string if all are text, else the list (F83)."""
-    return joined(parts) if all(map(is_text, parts)) else [*parts]
+def content(parts: Sequence[Part]) -> Json:
+    """Return content parts as a chat message's content: one string if all are text, else a list of objects (F83)."""
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) == len(parts):
+        return "\n\n".join(texts)
+    return [text_part(part) if isinstance(part, str) else part for part in parts]
 
 
 @dataclass(slots=True)
@@ -222,19 +217,16 @@ class UserTurn:
     """The user's content of one turn. `shown` is content of results that templates do not accept there."""
 
     results: list[JsonObject] = field(default_factory=list)
-    shown: list[JsonObject] = field(default_factory=list)
-    parts: list[JsonObject] = field(default_factory=list)
+    shown: list[Part] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
 
-    def add_result(self, call_id: str, text: str, others: list[JsonObject]) -> None:
-        """Add a result as a tool message. Its pictures and files follow in the user's message (F94)."""
-        self.results.append({"role": "tool", "tool_call_id": call_id, "content": text})
+    def add_result(self, call_id: str, parts: Iterable[Part]) -> None:
+        """Add a result: its texts as a tool message. Its pictures and files follow in the user's message (F94)."""
+        texts = [part for part in parts if isinstance(part, str)]
+        others = [part for part in parts if not isinstance(part, str)]
+        self.results.append({"role": "tool", "tool_call_id": call_id, "content": content(texts)})
         if others:
-            self.shown += [text_part(f"From the result of the call {call_id}:"), *others]
-
-    @property
-    def empty(self) -> bool:
-        """Whether the turn has no content."""
-        return not (self.results or self.shown or self.parts)
+            self.shown += [f"From the result of the call {call_id}:", *others]
 
     def messages(self, reasoning: str) -> list[JsonObject]:
         """Return the results, then one user message with the other content, `shown` first.
@@ -244,12 +236,10 @@ class UserTurn:
         """
         if not self.results:
             return [{"role": "user", "content": content([*self.shown, *self.parts])}]
-        added = [part for part in self.parts if not is_own(part)]
+        added = [part for part in self.parts if isinstance(part, str) and not is_own(part)]
         own_parts = [*self.shown, *filter(is_own, self.parts)]
         *results, last = self.results
-        if last["content"]:
-            added.insert(0, text_part(str(last["content"])))
-        results.append({**last, "content": joined(added)})
+        results.append({**last, "content": joined(last["content"], *added)})
         if own_parts:
             results.append({"role": "user", "content": content(own_parts)})
         return results
@@ -257,52 +247,33 @@ class UserTurn:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """The assistant's content of one turn.
+    """The assistant's content of one turn: its paragraphs, reasoning and calls.
 
-    `last` is the type of the newest block. `thought_field` is the server's reasoning field, if the signatures name it.
+    `thought_field` is the server's reasoning field, if the signatures name it.
     """
 
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
-    last: str = ""
 
-    def say(self, text: str) -> None:
-        """Add text. Consecutive text blocks are joined; other blocks between them leave a blank line."""
-        if not text:
-            return
-        if self.texts and self.last != "text":
-            self.texts.append("\n\n")
-        self.texts.append(text)
-        self.last = "text"
-
-    def add_call(self, call_id: str, name: str, arguments: str) -> None:
-        """Add a call."""
-        function: JsonObject = {"name": name, "arguments": arguments}
-        self.calls.append({"id": call_id, "type": "function", "function": function})
-        self.last = "call"
+    def add_call(self, call_id: str, name: str, arguments: str) -> JsonObject:
+        """Add a call and return it."""
+        call: JsonObject = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        self.calls.append(call)
+        return call
 
     @property
-    def empty(self) -> bool:
-        """Whether the turn has no content."""
-        return not (self.texts or self.thoughts or self.calls)
-
-    @property
-    def prefill(self) -> str:
-        """The text with which the next answer begins, if this is the last turn; "" if the turn has calls."""
-        if self.calls:
-            return ""
-        return "".join(self.texts)
+    def text(self) -> str:
+        """The paragraphs as one text."""
+        return "\n\n".join(self.texts)
 
     def messages(self, reasoning: str) -> list[JsonObject]:
         """Return the message, even if empty, so that turns alternate.
 
         Next to calls, empty content is null, as servers require.
         """
-        message: JsonObject = {"role": "assistant", "content": "".join(self.texts)}
-        if self.calls and not message["content"]:
-            message["content"] = None
+        message: JsonObject = {"role": "assistant", "content": None if self.calls and not self.text else self.text}
         if self.thoughts:
             message[self.thought_field or reasoning] = "\n\n".join(self.thoughts)
         if self.calls:
@@ -310,51 +281,77 @@ class AssistantTurn:
         return [message]
 
 
-def turn_of(kind: type[_Turn], turns: list[UserTurn | AssistantTurn]) -> _Turn:
-    """Return the last turn if it is of this kind, else append a new one."""
-    last = turns[-1] if turns else None
-    if isinstance(last, kind):
-        return last
-    turn = kind()
-    turns.append(turn)
-    return turn
-
-
-def is_own(part: JsonObject) -> bool:
+def is_own(part: Part) -> bool:
     """Return whether a part is the user's own content; text that consists only of reminders is the client's."""
-    return not is_text(part) or bool(_REMINDERS.sub("", str(part["text"])).strip())
+    return not isinstance(part, str) or bool(_REMINDERS.sub("", part).strip())
 
 
-def remind(turn: UserTurn, text: str) -> None:
-    """Add a later system message as user text in its place, marked like clients mark theirs (F82).
+class Translator:
+    """Base of the translations. The conversation is kept as turns: all consecutive content of one side is one turn."""
 
-    At the start it would change what the server has already processed (contract C8), and templates reject it elsewhere.
-    """
-    if text and not TOKEN_COUNT.fullmatch(text):
-        turn.parts.append(text_part(reminder(text) if is_own(text_part(text)) else text))
+    def __init__(self, options: ModelOptions, lost: Lost) -> None:
+        self.options, self.lost = options, lost
+        self.turns: list[UserTurn | AssistantTurn] = []
 
+    def turn(self, kind: type[_Turn]) -> _Turn:
+        """Return the last turn if it is of this kind, else append a new one."""
+        last = self.turns[-1] if self.turns else None
+        if isinstance(last, kind):
+            return last
+        turn = kind()
+        self.turns.append(turn)
+        return turn
 
-def conversation(system: Iterable[str], turns: list[UserTurn | AssistantTurn], history: str) -> list[Json]:
-    """Return the system texts and the turns as chat messages. `history`: the field for earlier reasoning."""
-    if turns and isinstance(turns[-1], AssistantTurn) and turns[-1].empty:
-        turns.pop()  # a prefill of nothing is a new answer
-    text = "\n\n".join(filter(None, system))
-    messages: list[Json] = [{"role": "system", "content": text}] if text else []
-    for turn in turns:
-        messages += turn.messages(history)
-    return messages
+    @property
+    def empty(self) -> bool:
+        """Whether no turn has content."""
+        return all(turn == type(turn)() for turn in self.turns)
 
+    @property
+    def user(self) -> UserTurn:
+        """The open turn of the user."""
+        return self.turn(UserTurn)
 
-def in_words_of(switch: str, wish: JsonObject) -> JsonObject:
-    """Return a wish for reasoning in the words of the rules' switch. With OWN_WORDS, it is translated later."""
-    return switched(wish, of_rules(switch))[0]
+    @property
+    def assistant(self) -> AssistantTurn:
+        """The open turn of the assistant."""
+        return self.turn(AssistantTurn)
 
+    def remind(self, text: str) -> None:
+        """Add a later system message as user text in its place, marked like clients mark theirs (F82).
 
-def let_call(fields: JsonObject, options: ModelOptions, lost: Lost, name: str) -> None:
-    """On vLLM, drop `response_format` if there are tools: vLLM calls no tool while the answer must match a schema.
+        At the start it would change what the server has already processed (contract C8), and templates reject it
+        elsewhere.
+        """
+        turn = self.user
+        if text and not TOKEN_COUNT.fullmatch(text):
+            turn.parts.append(reminder(text) if is_own(text) else text)
 
-    The API allows both; the tools matter more.
-    """
-    may_call = "tools" in fields and fields.get("tool_choice") != "none"
-    if options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
-        lost.add(name, "vLLM calls no tool while the answer must match a schema")
+    def messages(self, *system: str) -> list[Json]:
+        """Return the system texts and the turns as chat messages."""
+        turns = self.turns
+        if turns[-1:] == [AssistantTurn()]:
+            turns.pop()  # a prefill of nothing is a new answer
+        text = "\n\n".join(filter(None, system))
+        messages: list[Json] = [{"role": "system", "content": text}] if text else []
+        for turn in turns:
+            messages += turn.messages(self.options.reasoning_history)
+        return messages
+
+    def begun(self, max_tokens: int | None, stream: bool | None, **fields: Json) -> JsonObject:
+        """Return the first fields of a chat request: those that have a value, and the options of a stream."""
+        given: JsonObject = {"model": self.options.model, "max_tokens": max_tokens, **fields, "stream": stream}
+        return present(given) | ({"stream_options": {"include_usage": True}} if stream else {})
+
+    def in_words_of_rules(self, wish: JsonObject) -> JsonObject:
+        """Return a wish for reasoning in the words of the rules' switch. With OWN_WORDS, it is translated later."""
+        return switched(wish, of_rules(self.options.thinking))[0]
+
+    def let_call(self, fields: JsonObject, name: str) -> None:
+        """On vLLM, drop `response_format` if there are tools: vLLM calls no tool while the answer must match a schema.
+
+        The API allows both; the tools matter more.
+        """
+        may_call = "tools" in fields and fields.get("tool_choice") != "none"
+        if self.options.server_kind == "vllm" and may_call and fields.pop("response_format", None) is not None:
+            self.lost.add(name, "vLLM calls no tool while the answer must match a schema")

@@ -114,7 +114,7 @@ def upstream_request(request: ChatRequest, plan: Plan) -> UpstreamRequest:
     raw_text = proxy_parses(request, plan)
     healed = heal_request(body, plan.heal)
     changed = _changed(dict(healed.body), plan, raw_text=raw_text, stream=request.stream)
-    if healed.changed or changed != healed.body:
+    if healed.repairs or changed != healed.body:
         raw = dump_request(changed)
     return UpstreamRequest(raw, raw_text, healed.repairs)
 

@@ -32,7 +32,7 @@ _RESULTS = 8
 
 
 @on_messages
-def modern_calls(messages: Messages) -> Messages:
+def function_call(messages: Messages) -> Messages:
     """Replace `{"function_call": {...}}` and the role `function`, which current templates do not support."""
     changed: list[JsonObject] = []
     made = 0
@@ -50,18 +50,18 @@ def modern_calls(messages: Messages) -> Messages:
 
 
 @on_each
-def drop_empty_calls(message: JsonObject) -> JsonObject:
+def empty_calls(message: JsonObject) -> JsonObject:
     """Drop an empty list of calls."""
     return without(message, "tool_calls") if message.get("tool_calls", True) in (None, []) else message
 
 
 @on_calls
-def type_calls(call: JsonObject) -> JsonObject:
+def call_type(call: JsonObject) -> JsonObject:
     """Add the type of a call, which some templates print."""
     return call if "type" in call or not function_of(call) else {**call, "type": "function"}
 
 
-def read_call_arguments(body: JsonObject) -> JsonObject:
+def arguments(body: JsonObject) -> JsonObject:
     """Write arguments as the JSON text of an object, whatever the model or the client wrote."""
     offered = cache(lambda: read_tools(body.get("tools")))
 
@@ -85,7 +85,7 @@ def read_call_arguments(body: JsonObject) -> JsonObject:
     return on_functions(read)(body)
 
 
-def name_calls(body: JsonObject) -> JsonObject:
+def call_names(body: JsonObject) -> JsonObject:
     """Correct the name of a call to that of the offered tool, because the model repeats names from its history."""
     tools = read_tools(body.get("tools"))
 
@@ -97,7 +97,7 @@ def name_calls(body: JsonObject) -> JsonObject:
     return on_functions(name)(body)
 
 
-def read_markup(body: JsonObject) -> JsonObject:
+def markup_calls(body: JsonObject) -> JsonObject:
     """Read calls from the text of old turns. The server missed them, but a client ran them.
 
         assistant: I look. <tool_call>{"name": "read", "arguments": {"path": "a"}}</tool_call>

@@ -18,6 +18,7 @@ from proxy.healing.conversation import (
     role_of,
     text_of,
     text_part,
+    user_message,
     without,
 )
 from proxy.healing.reasoning import thought_of
@@ -35,27 +36,27 @@ EMPTY_ANSWER = "(no answer)"
 
 
 @on_each
-def fill_content(message: JsonObject) -> JsonObject:
+def null_content(message: JsonObject) -> JsonObject:
     """Replace null content by an empty text, except next to calls, where the API itself sends null."""
     missing = message.get("content") is None and role_of(message) and not calls_of(message)
     return {**message, "content": ""} if missing else message
 
 
 @on_each
-def fill_content_beside_calls(message: JsonObject) -> JsonObject:
+def null_beside_calls(message: JsonObject) -> JsonObject:
     """Replace null next to calls by an empty text."""
     return {**message, "content": ""} if message.get("content") is None and calls_of(message) else message
 
 
 @on_each
-def write_content(message: JsonObject) -> JsonObject:
+def content_text(message: JsonObject) -> JsonObject:
     """Replace an object or a number by its JSON text."""
     content = message.get("content")
     return message if content is None or isinstance(content, str | list) else {**message, "content": dump(content)}
 
 
 @on_each
-def name_parts(message: JsonObject) -> JsonObject:
+def part_types(message: JsonObject) -> JsonObject:
     """Give text parts the type `text`: the Responses API's `input_text`, parts without a type, bare strings."""
 
     def known(part: Json) -> Json:
@@ -76,11 +77,11 @@ def _flat(message: JsonObject) -> JsonObject:
 
 
 # Join a list of text parts into one text.
-flatten_texts = on_each(_flat)
+flat_texts = on_each(_flat)
 
 
 @on_each
-def tell_pictures(message: JsonObject) -> JsonObject:
+def pictures(message: JsonObject) -> JsonObject:
     """Replace pictures and files by a sentence, for models that read only text."""
 
     def told(part: Json) -> Json:
@@ -92,7 +93,7 @@ def tell_pictures(message: JsonObject) -> JsonObject:
 
 
 @on_blocks
-def part_text_from_calls(block: Block) -> Sequence[JsonObject]:
+def call_text(block: Block) -> Sequence[JsonObject]:
     """Move text next to calls into a turn of its own, for templates that omit it."""
     content = block.first.get("content")
     if not block.calls or text_of(content) == "":
@@ -101,7 +102,7 @@ def part_text_from_calls(block: Block) -> Sequence[JsonObject]:
 
 
 @on_each
-def give_reasoning_back(message: JsonObject) -> JsonObject:
+def reasoning_back(message: JsonObject) -> JsonObject:
     """Send the reasoning before a call in `reasoning_content`, even if empty: servers of thinking models require it."""
     if not calls_of(message) or isinstance(message.get("reasoning_content"), str):
         return message
@@ -109,14 +110,14 @@ def give_reasoning_back(message: JsonObject) -> JsonObject:
 
 
 @on_each
-def fill_answers(message: JsonObject) -> JsonObject:
+def empty_answers(message: JsonObject) -> JsonObject:
     """Fill an empty answer, which some templates reject. The turn must stay."""
     empty = role_of(message) == "assistant" and not calls_of(message) and text_of(message.get("content")) == ""
     return {**message, "content": EMPTY_ANSWER} if empty else message
 
 
 @on_messages
-def spell_out_calls(messages: Messages) -> Messages:
+def text_calls(messages: Messages) -> Messages:
     """Write calls and results as text, for templates that support neither."""
     rewritten: list[JsonObject] = []
     for message in messages:
@@ -133,7 +134,7 @@ def spell_out_calls(messages: Messages) -> Messages:
             text = content if isinstance(content, str) else text_of(texts)
             others: Json = [part for part in as_list(content) if not is_text_part(part)]
             told = f"<tool_response>\n{text}\n</tool_response>"
-            rewritten.append({"role": "user", "content": joined(told, others)})
+            rewritten.append(user_message(joined(told, others)))
         else:
             rewritten.append(message)
     return rewritten

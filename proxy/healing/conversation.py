@@ -16,6 +16,11 @@ Change: TypeAlias = Callable[[JsonObject], JsonObject]
 ANY = "any"
 
 
+def user_message(content: Json) -> JsonObject:
+    """Return a message of the user."""
+    return {"role": "user", "content": content}
+
+
 def role_of(message: JsonObject) -> str:
     """Return the role of a message, or ""."""
     return as_text(message.get("role"))

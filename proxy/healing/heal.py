@@ -8,9 +8,10 @@ not encoded again, so a healthy history is sent byte for byte (contract C1). The
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,45 +32,8 @@ WANTS_REASONING = "reasoning_back"
 # The ids of records about changes by a rule for the model.
 RULE_TOOLS = "rule_tools"
 RULE_SAMPLING = "rule_sampling"
-_CHANGES: Mapping[str, Change] = {
-    "function_call": calls.modern_calls,
-    "empty_calls": calls.drop_empty_calls,
-    "call_type": calls.type_calls,
-    "arguments": calls.read_call_arguments,
-    "null_content": contents.fill_content,
-    "part_types": contents.name_parts,
-    "content_text": contents.write_content,
-    "markup_calls": calls.read_markup,
-    "call_ids": results.identify_calls,
-    "result_order": results.order_results,
-    "missing_results": results.complete_results,
-    "orphan_results": results.tell_orphans,
-    "developer": roles.rename_developer,
-    "token_counts": roles.drop_token_counts,
-    "call_names": calls.name_calls,
-    "tool_parameters": tools.complete_parameters,
-    "no_tools": tools.list_no_tools,
-    "null_beside_calls": contents.fill_content_beside_calls,
-    "reasoning_back": contents.give_reasoning_back,
-    "plain_schemas": tools.plain_schemas,
-    "tool_descriptions": tools.complete_descriptions,
-    "tool_names": tools.shorten_names,
-    "pictures": contents.tell_pictures,
-    "flat_texts": contents.flatten_texts,
-    "late_system": roles.remind_late_systems,
-    "one_system": roles.merge_systems,
-    "no_system": roles.give_system_to_user,
-    "text_calls": contents.spell_out_calls,
-    "one_call": results.split_calls,
-    "assistant_last": roles.end_with_user,
-    "call_text": contents.part_text_from_calls,
-    "user_first": roles.begin_with_user,
-    "user_after_result": roles.put_text_into_results,
-    "empty_answers": contents.fill_answers,
-    "alternate": roles.alternate,
-    "mistral_ids": results.mistral_ids,
-    "kimi_ids": results.kimi_ids,
-}
+# A healing is the function in one of these modules that is named by its id.
+_CHANGES: dict[str, Change] = vars(calls) | vars(contents) | vars(results) | vars(roles) | vars(tools)
 
 
 class Level(Enum):
@@ -119,15 +83,10 @@ _ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.le
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A body to send upstream, and a record for each healing."""
+    """A body to send upstream, and a record for each change of it."""
 
     body: JsonObject
     repairs: tuple[Repair, ...] = ()
-
-    @property
-    def changed(self) -> bool:
-        """Whether the body differs from the client's: every healing leaves a record."""
-        return bool(self.repairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +169,7 @@ def record_id(healing: str) -> str:
 def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
     """Return the record of a healing: its first changed place, before and after."""
     old, new = (as_list(body.get(key)) for body in bodies)
-    pairs = enumerate(zip(old, new, strict=False))
-    longer = min(len(old), len(new)) if len(old) != len(new) else 0
-    at = next((index for index, (one, other) in pairs if one is not other), longer)
+    at = next((index for index, (one, other) in enumerate(zip_longest(old, new)) if one is not other), 0)
 
     def shown(body: JsonObject) -> str:
         items = as_list(body.get(key))

@@ -13,8 +13,6 @@ from msgspec import Meta, Struct
 from proxy.healing.conversation import all_the_same, function_of, with_function, without
 from proxy.json import Json, JsonObject, as_list, as_object, as_text
 
-# Equal to no JSON value.
-_NOTHING = object()
 # Fields that define the request, or decide how its answer is read.
 KEPT = frozenset(
     (
@@ -70,7 +68,7 @@ def sample(body: JsonObject, sampling: Sampling) -> JsonObject:
     for key, value in sampling.default.items():
         new.setdefault(key, value)
     for key, value in sampling.set.items():
-        if new.get(key, _NOTHING) != value:
+        if key not in new or new[key] != value:
             new[key] = value
     for key, most in sampling.at_most.items():
         value = new.get(key)

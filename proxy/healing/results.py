@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import TypeAlias
@@ -29,6 +29,7 @@ from proxy.healing.conversation import (
     replaced,
     role_of,
     text_of,
+    user_message,
     with_value,
 )
 from proxy.json import Json, JsonObject, as_text
@@ -88,7 +89,7 @@ def _pairs(block: Block, known: set[str]) -> dict[int, int]:
 
 
 @on_messages
-def identify_calls(messages: Messages) -> Messages:
+def call_ids(messages: Messages) -> Messages:
     """Give each call a unique id, and its result the same id."""
     seen: set[str] = set()
     counts: Counter[str] = Counter()
@@ -113,14 +114,13 @@ def identify_calls(messages: Messages) -> Messages:
     return changed
 
 
-def _split(block: Block) -> tuple[dict[str, JsonObject], list[JsonObject]]:
-    """Return the first result of each call by the call's id, and the remaining messages."""
-    results: dict[str, JsonObject] = {}
+def _split(block: Block) -> tuple[dict[str, JsonObject | None], list[JsonObject]]:
+    """Return the first result of each call by the call's id, in the order of the calls, and the remaining messages."""
+    results: dict[str, JsonObject | None] = dict.fromkeys(filter(None, block.ids))
     others: list[JsonObject] = []
-    wanted = {*block.ids} - {""}
     for message in block.rest:
         name = as_text(message.get("tool_call_id"))
-        if role_of(message) == "tool" and name in wanted and name not in results:
+        if role_of(message) == "tool" and results.get(name, message) is None:
             results[name] = message
         else:
             others.append(message)
@@ -128,28 +128,27 @@ def _split(block: Block) -> tuple[dict[str, JsonObject], list[JsonObject]]:
 
 
 @on_blocks
-def order_results(block: Block) -> Sequence[JsonObject]:
+def result_order(block: Block) -> Sequence[JsonObject]:
     """Put results directly after their calls, in the order of the calls."""
     results, others = _split(block)
-    return [block.first, *(results[name] for name in dict.fromkeys(block.ids) if name in results), *others]
+    return [block.first, *filter(None, results.values()), *others]
 
 
 @on_blocks
-def complete_results(block: Block) -> Sequence[JsonObject]:
+def missing_results(block: Block) -> Sequence[JsonObject]:
     """Add a result to an interrupted call, saying that it was interrupted."""
     results, others = _split(block)
-    completed: list[JsonObject] = []
-    for name in filter(None, dict.fromkeys(block.ids)):
-        completed.append(results.get(name) or {"role": "tool", "tool_call_id": name, "content": NO_RESULT})
-    return [block.first, *completed, *others]
+    for name, result in results.items():
+        results[name] = result or {"role": "tool", "tool_call_id": name, "content": NO_RESULT}
+    return [block.first, *filter(None, results.values()), *others]
 
 
 @on_blocks
-def tell_orphans(block: Block) -> Sequence[JsonObject]:
+def orphan_results(block: Block) -> Sequence[JsonObject]:
     """Turn a result without a call into text of the user."""
     own = {id(message) for message in _split(block)[0].values()}
     return [
-        {"role": "user", "content": joined(ORPHAN, message.get("content"))}
+        user_message(joined(ORPHAN, message.get("content")))
         if role_of(message) == "tool" and id(message) not in own
         else message
         for message in block.messages()
@@ -157,7 +156,7 @@ def tell_orphans(block: Block) -> Sequence[JsonObject]:
 
 
 @on_blocks
-def split_calls(block: Block) -> Sequence[JsonObject]:
+def one_call(block: Block) -> Sequence[JsonObject]:
     """Split a turn of several calls into turns of one, for templates that support only one."""
     if len(block.calls) < 2:
         return [*block.messages()]
@@ -218,10 +217,11 @@ mistral_ids = _styled(_mistral)
 kimi_ids = _styled(_kimi)
 
 
-def _repeats(messages: Messages, exempt: Collection[str]) -> Iterator[tuple[int, str, int]]:
-    """Yield each repeated result: its index, the tool's name, and the number of occurrences so far."""
+def _repeats(messages: Messages, exempt: Collection[str]) -> dict[int, tuple[str, int]]:
+    """Return the tool's name and the number of occurrences so far of each repeated result, by index."""
     calls: dict[str, tuple[str, str]] = {}
     times: Counter[tuple[str, str, str]] = Counter()
+    repeats: dict[int, tuple[str, int]] = {}
     for index, message in enumerate(messages):
         for call in calls_of(message):
             function = function_of(call)
@@ -235,26 +235,22 @@ def _repeats(messages: Messages, exempt: Collection[str]) -> Iterator[tuple[int,
         key = (*made, text.partition(f"\n\n{_BEGIN}")[0])
         times[key] += 1
         if times[key] > 1:
-            yield index, made[0], times[key]
+            repeats[index] = made[0], times[key]
+    return repeats
 
 
 def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int]:
     """Return the tool of the last result, and how often it has returned that result; ("", 1) if only once."""
     last = max([index for index, message in enumerate(messages) if role_of(message) == "tool"], default=-1)
-    if last >= 0:
-        for index, name, count in _repeats(messages, exempt):
-            if index == last:
-                return name, count
-    return "", 1
+    return _repeats(messages, exempt).get(last, ("", 1))
 
 
 def tell_repeats(messages: Messages, exempt: Collection[str]) -> Messages:
     """Return the conversation with the sentence after each result that was repeated too often."""
-    talk = Talk()
-    repeated = {index: (name, count) for index, name, count in _repeats(messages, exempt) if count >= TOLD_TO_THE_MODEL}
+    talk, repeats = Talk(), _repeats(messages, exempt)
     for index, message in enumerate(messages):
         talk.say(message)
-        if index in repeated and f"\n\n{_BEGIN}" not in (text_of(message.get("content")) or ""):
-            name, count = repeated[index]
+        name, count = repeats.get(index, ("", 1))
+        if count >= TOLD_TO_THE_MODEL and f"\n\n{_BEGIN}" not in (text_of(message.get("content")) or ""):
             talk.add(_SENTENCE.format(name=name, count=count))
     return talk.messages()

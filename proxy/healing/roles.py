@@ -5,7 +5,17 @@ from __future__ import annotations
 import re
 from itertools import takewhile, zip_longest
 
-from proxy.healing.conversation import Messages, Talk, calls_of, joined, on_each, on_messages, role_of, text_of
+from proxy.healing.conversation import (
+    Messages,
+    Talk,
+    calls_of,
+    joined,
+    on_each,
+    on_messages,
+    role_of,
+    text_of,
+    user_message,
+)
 from proxy.json import JsonObject
 
 # Placeholder texts for turns that a template requires.
@@ -22,23 +32,19 @@ def reminder(text: str) -> str:
     return f"{REMINDER}\n{text}\n{REMINDED}"
 
 
-def _user(content: str) -> JsonObject:
-    return {"role": "user", "content": content}
-
-
 def _leading(messages: Messages) -> list[JsonObject]:
     """Return the system messages at the start of a conversation."""
     return [*takewhile(lambda message: role_of(message) == "system", messages)]
 
 
 @on_each
-def rename_developer(message: JsonObject) -> JsonObject:
+def developer(message: JsonObject) -> JsonObject:
     """Turn a developer message into a system message: most templates drop it."""
     return {**message, "role": "system"} if role_of(message) == "developer" else message
 
 
 @on_messages
-def drop_token_counts(messages: Messages) -> Messages:
+def token_counts(messages: Messages) -> Messages:
     """Drop system messages that only count tokens."""
 
     def counts(message: JsonObject) -> bool:
@@ -48,7 +54,7 @@ def drop_token_counts(messages: Messages) -> Messages:
 
 
 @on_messages
-def merge_systems(messages: Messages) -> Messages:
+def one_system(messages: Messages) -> Messages:
     """Merge several system messages at the start."""
     leading = _leading(messages)
     if len(leading) < 2:
@@ -58,7 +64,7 @@ def merge_systems(messages: Messages) -> Messages:
 
 
 @on_messages
-def remind_late_systems(messages: Messages) -> Messages:
+def late_system(messages: Messages) -> Messages:
     """Turn later system messages into marked user text in their place, or append the text to a preceding result."""
     begin = max(1, len(_leading(messages)))
     talk = Talk()
@@ -72,12 +78,12 @@ def remind_late_systems(messages: Messages) -> Messages:
         elif talk.last == "tool":
             talk.add(content)
         else:
-            talk.say({"role": "user", "content": content})
+            talk.say(user_message(content))
     return talk.messages()
 
 
 @on_messages
-def give_system_to_user(messages: Messages) -> Messages:
+def no_system(messages: Messages) -> Messages:
     """Prepend the system message to the user's text, for templates without system messages."""
     leading = _leading(messages)
     if not leading:
@@ -86,19 +92,19 @@ def give_system_to_user(messages: Messages) -> Messages:
     contents = [system.get("content") for system in leading]
     if others and role_of(others[0]) == "user":
         return [{**others[0], "content": joined(*contents, others[0].get("content"))}, *others[1:]]
-    return [{"role": "user", "content": joined(*contents)}, *others]
+    return [user_message(joined(*contents)), *others]
 
 
 @on_messages
-def begin_with_user(messages: Messages) -> Messages:
+def user_first(messages: Messages) -> Messages:
     """Make the user speak first."""
     leading = _leading(messages)
     rest = messages[len(leading) :]
-    return messages if rest and role_of(rest[0]) == "user" else [*leading, _user(CONTINUE), *rest]
+    return messages if rest and role_of(rest[0]) == "user" else [*leading, user_message(CONTINUE), *rest]
 
 
 @on_messages
-def put_text_into_results(messages: Messages) -> Messages:
+def user_after_result(messages: Messages) -> Messages:
     """Move the user's text after results into the last result."""
     talk = Talk()
     for message in messages:
@@ -122,7 +128,7 @@ def alternate(messages: Messages) -> Messages:
             case "tool", "user":
                 talk.say({"role": "assistant", "content": UNDERSTOOD})
             case "assistant", "assistant":
-                talk.say(_user(CONTINUE))
+                talk.say(user_message(CONTINUE))
         talk.say(message)
     return talk.messages()
 
@@ -136,11 +142,11 @@ def _continued(messages: Messages) -> Messages:
         # Also between two answers: the request for the second already had this text after the first (contract C8).
         last = after is None or role_of(after) == "assistant"
         if last and role_of(message) == "assistant" and not calls_of(message):
-            healed.append(_user(CONTINUE))
+            healed.append(user_message(CONTINUE))
     return healed
 
 
-def end_with_user(body: JsonObject) -> JsonObject:
+def assistant_last(body: JsonObject) -> JsonObject:
     """End with a user message, for servers that reject or continue an answer at the end.
 
     The body stays unchanged if the client asks to continue the answer.

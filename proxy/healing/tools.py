@@ -31,33 +31,28 @@ def _on_tools(change: Change) -> Change:
 
 
 @_on_tools
-def complete_parameters(function: JsonObject) -> JsonObject:
+def tool_parameters(function: JsonObject) -> JsonObject:
     """Add empty parameters to a tool without any."""
-    parameters = function.get("parameters")
-    if parameters is None:
-        parameters = {}
+    given = function.get("parameters")
+    parameters = {} if given is None else given
     if not isinstance(parameters, dict):
         return function
-    properties = parameters.get("properties")
-    if "type" in parameters and isinstance(properties, dict):
-        return function
-    whole: JsonObject = {"type": "object", **parameters}
-    whole["properties"] = properties if isinstance(properties, dict) else {}
-    return {**function, "parameters": whole}
+    whole: JsonObject = {"type": "object", **parameters, "properties": as_object(parameters.get("properties"))}
+    return with_value(function, "parameters", whole)
 
 
-def list_no_tools(body: JsonObject) -> JsonObject:
+def no_tools(body: JsonObject) -> JsonObject:
     """Add an empty list of tools, for templates that read the list without checking that it exists."""
     return {**body, "tools": []} if body.get("tools") is None and messages_of(body) else body
 
 
 @_on_tools
-def complete_descriptions(function: JsonObject) -> JsonObject:
+def tool_descriptions(function: JsonObject) -> JsonObject:
     """Replace a missing description by an empty one."""
     parameters = as_object(function.get("parameters"))
     properties = as_object(parameters.get("properties"))
     described: JsonObject = {name: _described(schema) for name, schema in properties.items()}
-    if any(described[name] is not properties[name] for name in described):
+    if described != properties:
         function = {**function, "parameters": {**parameters, "properties": described}}
     return as_object(_described(function))
 
@@ -125,7 +120,7 @@ _renamed_tools = _on_tools(_renamed)
 _renamed_calls = on_functions(_renamed)
 
 
-def shorten_names(body: JsonObject) -> JsonObject:
+def tool_names(body: JsonObject) -> JsonObject:
     """Shorten the names of the tools, also in the calls of the history and in the tool choice."""
     body = _renamed_calls(_renamed_tools(body))
     choice = as_object(body.get("tool_choice"))

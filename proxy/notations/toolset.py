@@ -209,10 +209,16 @@ def respelled(key: str, names: Iterable[str]) -> str | None:
     return alike.pop() if len(alike) == 1 else None
 
 
-def short_name(name: str) -> str:
-    """Return the tool's upstream name: unchanged if short and plain, else shortened with a distinct digest."""
+def short_name(name: str, identity: str = "") -> str:
+    """Return the tool's upstream name: unchanged if short and plain, else shortened with a distinct digest.
+
+    `identity` identifies the tool in the digest; the default is its name.
+    """
     plain = _FORBIDDEN.sub("_", name)
-    if plain == name and len(name) <= _LONGEST_NAME:
-        return name
-    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
-    return f"{plain[: _LONGEST_NAME - _DIGEST - 1]}_{digest}"
+    return name if plain == name and len(name) <= _LONGEST_NAME else with_digest(plain, identity or name)
+
+
+def with_digest(name: str, identity: str) -> str:
+    """Return a plain name, shortened so that a digest of `identity` can be added."""
+    digest = blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=_DIGEST // 2).hexdigest()
+    return f"{name[: _LONGEST_NAME - _DIGEST - 1]}_{digest}"

@@ -221,7 +221,7 @@ def _healed(ctx: RequestContext, fields: JsonObject, headers: Mapping[str, str])
     profile = ctx.snapshot.rules.profile(model, ctx.client)
     family = ctx.snapshot.family(model, profile, headers, model_server(ctx, model))
     healed = healed_conversation(ctx, fields, family)
-    return dump_request(healed.body) if healed.changed else ctx.body
+    return dump_request(healed.body) if healed.repairs else ctx.body
 
 
 def one_response(name: str) -> Response:

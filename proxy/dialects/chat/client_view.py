@@ -37,16 +37,6 @@ class ChoiceView:
         return [call.id for call in self.tool_calls.values()]
 
     @property
-    def names(self) -> list[str]:
-        """The calls' names."""
-        return [call.name for call in self.tool_calls.values()]
-
-    @property
-    def arguments(self) -> list[str]:
-        """The calls' arguments, unparsed."""
-        return [call.arguments for call in self.tool_calls.values()]
-
-    @property
     def calls(self) -> list[tuple[str, str]]:
         """The calls' names and arguments."""
         return [(call.name, call.arguments) for call in self.tool_calls.values()]

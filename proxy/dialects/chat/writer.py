@@ -29,7 +29,7 @@ from proxy.engine.events import (
     rest_of,
 )
 from proxy.errors import ProxyError, UpstreamRefused
-from proxy.json import JsonObject, as_object, dump, dump_json, load_chunk, load_json, objects_in
+from proxy.json import JsonObject, as_object, as_text, dump, dump_json, load_chunk, load_json, objects_in
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
@@ -329,16 +329,12 @@ def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, 
 
 def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
     """Return a delta or message with its reasoning under these names, in the same place."""
-    thoughts = (content.get(name) for name in _REASONING)
-    texts = [text for text in thoughts if isinstance(text, str) and text]
-    if not texts:
+    text = next(filter(None, (as_text(content.get(name)) for name in _REASONING)), "")
+    if not text:
         return content
     result: JsonObject = {}
     for key, value in content.items():
-        if key in _REASONING:
-            result |= {name: texts[0] for name in names if name not in result}
-        else:
-            result[key] = value
+        result |= dict.fromkeys(names, text) if key in _REASONING else {key: value}
     return result
 
 

@@ -24,22 +24,15 @@ from proxy.dialects.translation import (
     Name,
     Number,
     Object,
-    UserTurn,
+    Part,
+    Translator,
     bad,
-    conversation,
-    in_words_of,
     inner_json,
-    is_text,
-    joined,
     kind_of,
-    let_call,
     present,
-    remind,
     shown,
-    turn_of,
 )
 from proxy.errors import NoThreads
-from proxy.healing.conversation import text_part
 from proxy.json import Json, JsonObject
 from proxy.repair.record import Repair
 
@@ -258,10 +251,9 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
-class _Translator:
+class _Translator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
-        self.options = options
-        self.lost = Lost(drops=options.server_tools == "drop", owner="Anthropic")
+        super().__init__(options, Lost(drops=options.server_tools == "drop", owner="Anthropic"))
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
 
     def translated(self) -> Translation:
@@ -274,17 +266,18 @@ class _Translator:
         if request.thread:
             raise NoThreads("thread: this server keeps no conversations; send all messages each time")
         messages, prefill = self.conversation()
-        body: JsonObject = {"model": options.model, "max_tokens": request.max_tokens}
-        body |= present({name: getattr(request, name) for name in ("temperature", "top_p", "top_k")})
-        if request.stop_sequences:
-            body["stop"] = [*request.stop_sequences]
-        if request.metadata and request.metadata.user_id:
-            body["user"] = request.metadata.user_id
-        body |= present({"stream": request.stream})
-        if request.stream:
+        body = self.begun(
+            request.max_tokens,
+            request.stream,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            top_k=request.top_k,
+            stop=[*request.stop_sequences] if request.stop_sequences else None,
+            user=(request.metadata and request.metadata.user_id) or None,
+        )
+        if request.stream and options.server_kind == "vllm":
             # With this option, vLLM reports token counts from the start of the stream.
-            continuous: JsonObject = {"continuous_usage_stats": True} if options.server_kind == "vllm" else {}
-            body["stream_options"] = {"include_usage": True, **continuous}
+            body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
         body |= self.thinking()
         form = (request.output_config and request.output_config.format) or request.output_format
         if form:
@@ -293,7 +286,7 @@ class _Translator:
             schema: JsonObject = {"name": "output", "schema": form.schema, "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body |= self.tools()
-        let_call(body, options, lost, "output_format" if form is request.output_format else "output_config.format")
+        self.let_call(body, "output_format" if form is request.output_format else "output_config.format")
         body |= self.continued(prefill)
         body["messages"] = messages
         return Translation(body, lost.records(), prefill, form is not None, frozenset(request.stop_sequences or ()))
@@ -309,20 +302,19 @@ class _Translator:
         if not system and roles[0] == "system" and "user" in takewhile(lambda role: role != "assistant", roles):
             # The server has read nothing before it, so it can be the system message.
             at_top, system = 1, self.reminder(messages[0], 0, over=True)
-        turns: list[UserTurn | AssistantTurn] = []
         last_user = max((at for at, role in enumerate(roles) if role == "user"), default=-1)
         for at, message in enumerate(messages[at_top:], at_top):
             if message.role == "assistant":
-                self.answer(turn_of(AssistantTurn, turns), message, f"messages.{at}.content")
+                self.answer(message, f"messages.{at}.content")
             elif message.role == "user":
-                self.say(turn_of(UserTurn, turns), message, f"messages.{at}.content")
+                self.say(message, f"messages.{at}.content")
             else:
-                remind(turn_of(UserTurn, turns), self.reminder(message, at, over=at < last_user))
-        if all(turn.empty for turn in turns):
+                self.remind(self.reminder(message, at, over=at < last_user))
+        if self.empty:
             raise bad("messages", "they have no content")
-        last = turns[-1]
-        prefill = last.prefill if isinstance(last, AssistantTurn) else ""
-        return conversation([system], turns, self.options.reasoning_history), prefill
+        last = self.turns[-1]
+        prefill = last.text if isinstance(last, AssistantTurn) and not last.calls else ""
+        return self.messages(system), prefill
 
     def blocks(self, content: Any, where: str, takes: tuple[str, ...]) -> Iterator[tuple[Any, str]]:
         """Return the blocks of a content with their places, without blocks that have no content for a model."""
@@ -357,33 +349,34 @@ class _Translator:
             return ""
         return self.system(message.content, f"messages.{at}.content")
 
-    def say(self, turn: UserTurn, message: Message, where: str) -> None:
+    def say(self, message: Message, where: str) -> None:
         """Add a user's message to its turn: results, text, pictures and documents."""
+        turn = self.user
         for block, here in self.blocks(message.content, where, _IN_USER):
             if isinstance(block, ToolResult):
-                self.result(turn, block, here)
+                turn.add_result(server_id(block.tool_use_id), self.result(block, f"{here}.content"))
             else:
                 turn.parts += self.parts(block, here)
 
-    def result(self, turn: UserTurn, block: ToolResult, where: str) -> None:
-        """Add a result. An error result says so in its text."""
-        inner = self.blocks([] if block.content is None else block.content, f"{where}.content", _IN_RESULT)
+    def result(self, block: ToolResult, where: str) -> list[Part]:
+        """Return the content of a result. An error result says so in its text: a tool message has no field for it."""
+        inner = self.blocks([] if block.content is None else block.content, where, _IN_RESULT)
         parts = [part for each, here in inner for part in self.parts(each, here)]
-        text = joined(parts)
-        if block.is_error and not _FAILED.match(text):  # a tool message has no other field for it
-            text = f"Error: {text}" if text else "Error"
-        turn.add_result(server_id(block.tool_use_id), text, [part for part in parts if not is_text(part)])
+        text = "\n\n".join(part for part in parts if isinstance(part, str))
+        if not block.is_error or _FAILED.match(text):
+            return parts
+        return [f"Error: {text}" if text else "Error", *(part for part in parts if not isinstance(part, str))]
 
-    def parts(self, block: Any, where: str) -> list[JsonObject]:
+    def parts(self, block: Any, where: str) -> list[Part]:
         """Return a block as content parts."""
         match block:
             case Text(text=text):
-                return [text_part(text)] if text else []
+                return [text] if text else []
             case ToolReference(tool_name=name):
-                return [text_part(f"The tool {name} is available.")]
+                return [f"The tool {name} is available."]
             case SearchResult():
                 texts = [inner.text for inner, _ in self.blocks(block.content, f"{where}.content", ("text",))]
-                return [text_part("\n\n".join((f"{block.title}\n{block.source}", *texts)))]
+                return ["\n\n".join((f"{block.title}\n{block.source}", *texts))]
             case Image(source=Url(url=url)):
                 if not url.lower().startswith(("http://", "https://")):
                     words = "must begin with http:// or https://; send other pictures as base64"
@@ -397,13 +390,13 @@ class _Translator:
                 raise bad(f"{where}.source", "no chat server reads a document from a URL; send the PDF as base64")
         raise bad(f"{where}.source", "this server keeps no files (there is no Files API); send the data as base64")
 
-    def document(self, block: Document, where: str) -> list[JsonObject]:
+    def document(self, block: Document, where: str) -> list[Part]:
         """Return a document's title and context as text, then its content."""
         head = [f"{name}: {text}" for name, text in (("Title", block.title), ("Context", block.context)) if text]
-        parts = [text_part("\n".join(head))] if head else []
+        parts: list[Part] = ["\n".join(head)] if head else []
         match block.source:
             case PlainText(data=data):
-                parts.append(text_part(data))
+                parts.append(data)
             case Inner(content=content):
                 for inner, here in self.blocks(content, f"{where}.source.content", ("text", "image")):
                     parts += self.parts(inner, here)
@@ -412,21 +405,25 @@ class _Translator:
                 parts.append({"type": "file", "file": {"filename": block.title or "document.pdf", "file_data": data}})
         return parts
 
-    def answer(self, turn: AssistantTurn, message: Message, where: str) -> None:
-        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning if it is sent back."""
-        turn.last = ""
+    def answer(self, message: Message, where: str) -> None:
+        """Add an assistant's message to its turn: text, calls (F79, F80), and reasoning if it is sent back.
+
+        Consecutive texts are one paragraph.
+        """
+        turn, paragraph = self.assistant, False
         for block, here in self.blocks(message.content, where, _IN_ANSWER):
             match block:
+                case Text(text=text) if paragraph:
+                    turn.texts[-1] += text
                 case Text(text=text):
-                    turn.say(text)
+                    turn.texts += [text] if text else []
                 case ToolUse():
                     turn.add_call(server_id(block.id), block.name, inner_json(block.input or {}, f"{here}.input"))
                 case Thinking():
                     self.reasoning(turn, block, here)
                 case _:
                     self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
-            if not isinstance(block, Text):
-                turn.last = ""
+            paragraph = isinstance(block, Text) and (paragraph or block.text != "")
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
         signed = signed_field(block.signature)
@@ -464,7 +461,7 @@ class _Translator:
                 lost.add("output_config.effort", "thinking is disabled")
         if effort:
             wish["reasoning_effort"] = effort
-        return in_words_of(switch, wish)
+        return self.in_words_of_rules(wish)
 
     def tools(self) -> JsonObject:
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
@@ -518,7 +515,7 @@ class _Translator:
             return {}
         if self.request.thinking and self.request.thinking.type != "disabled":
             self.lost.add("thinking", "llama.cpp cannot continue an answer while reasoning is on")
-        return in_words_of(switch, {"enable_thinking": False})
+        return self.in_words_of_rules({"enable_thinking": False})
 
 
 def _data_url(source: Base64, where: str, expected: str) -> str:

@@ -89,8 +89,9 @@ class MessagesWriter(TranslatedWriter):
         self._next = 0
         # The server's reasoning field.
         self._field = ""
-        self._behind: list[Content] = []
-        self._waiting = 0
+        # The blocks that wait for the open call, and those of them that are calls, by number.
+        self._waiting: deque[list[Content]] = deque()
+        self._waiting_calls: dict[int, list[Content]] = {}
         self._has_calls = False
         self._id = ""
 
@@ -104,7 +105,11 @@ class MessagesWriter(TranslatedWriter):
 
     def last_events(self) -> list[JsonObject]:
         """Return the end of a finished reply. Raises UpstreamBroken if a call is incomplete."""
-        reason, cut = self.finish_reason(self._unfinished())
+        waiting = (
+            "".join(event.fragment for event in events if isinstance(event, CallArguments))
+            for events in self._waiting_calls.values()
+        )
+        reason, cut = self.finish_reason([*(call.arguments for call in self._calls.values()), *waiting])
         events: list[JsonObject] = []
         while self._calls:
             [(number, call)] = self._calls.items()
@@ -147,38 +152,47 @@ class MessagesWriter(TranslatedWriter):
 
     def teller(self, lane: Lane) -> Teller | None:
         """Return the encoder of a lane's texts; None while content waits, which leaves with the last of them."""
-        return None if self._behind else super().teller(lane)
+        return None if self._waiting else super().teller(lane)
 
     # Content.
 
     def content(self, event: Content) -> list[JsonObject]:
-        """Return the events for content; none if it waits."""
-        return self._flow(event)
-
-    def _flow(self, *contents: Content) -> list[JsonObject]:
-        """Return the events for content, after the content that waited for a call that has ended."""
-        events: list[JsonObject] = []
-        coming = deque(contents)
-        while True:
-            if not self._calls and self._behind:
-                coming.extendleft(reversed(self._behind))
-                self._behind, self._waiting = [], 0
-            if not coming:
-                return events
-            event = coming.popleft()
-            number, call = next(iter(self._calls.items()), (-1, None))
-            if call is None or (not isinstance(event, Text | Reasoning) and event.index == number):
-                # The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
-                is_blank = isinstance(event, CallArguments) and event.fragment.isspace()
-                if not is_blank or (call is not None and call.deltas):
-                    events += super().content(event)
+        """Return the events for content; none if it waits for the end of the open call."""
+        number = -1 if isinstance(event, Text | Reasoning) else event.index
+        if self._calls and number not in self._calls:
+            if isinstance(event, CallOpened) and number not in self._waiting_calls:
+                if len(self._waiting_calls) >= _MAX_WAITING:
+                    raise LimitExceeded("max_calls", _MAX_WAITING)
+                self._waiting_calls[number] = []
+                self._waiting.append(self._waiting_calls[number])
+            if number in self._waiting_calls:
+                self._waiting_calls[number].append(event)
             else:
-                self._behind.append(event)
-                self._waiting += isinstance(event, CallOpened)
-            if self._behind and number in self._calls and self._calls[number].has_ended():
+                self._waiting.append([event])
+            return self._flow()
+        return [*super().content(event), *self._flow()]
+
+    def _flow(self) -> list[JsonObject]:
+        """Return the events for the content that waited for calls that have ended."""
+        events: list[JsonObject] = []
+        while self._waiting:
+            for number, call in [*self._calls.items()]:
+                if not call.has_ended():
+                    return events
                 events += self.close_call(number)
-            elif self._waiting > _MAX_WAITING:
-                raise LimitExceeded("max_calls", _MAX_WAITING)
+            first, *others = self._waiting.popleft()
+            if isinstance(first, CallOpened):
+                del self._waiting_calls[first.index]
+            for event in (first, *others):
+                events += super().content(event)
+        return events
+
+    def continue_call(self, call: OpenCall, text: str) -> list[JsonObject]:
+        """Return the event for a call's next arguments, without blanks before them.
+
+        The SDKs parse the arguments after each delta and raise on blanks; servers may send `" "` first.
+        """
+        return [] if text.isspace() and not call.deltas else super().continue_call(call, text)
 
     def open_call(self, event: CallOpened) -> list[JsonObject]:
         """Return the start of a call's block."""
@@ -192,16 +206,6 @@ class MessagesWriter(TranslatedWriter):
         """Return the end of the open call's block."""
         call = self._calls.pop(number)
         return [*self.continue_call(call, call.escapes.finish()), self._stop()]
-
-    def _unfinished(self) -> list[str]:
-        """Return the arguments of the open call and of the waiting calls."""
-        texts = {number: [*call.deltas] for number, call in self._calls.items()}
-        for event in self._behind:
-            if isinstance(event, CallOpened):
-                texts.setdefault(event.index, [])
-            elif isinstance(event, CallArguments) and event.index in texts:
-                texts[event.index].append(event.fragment)
-        return ["".join(parts) for parts in texts.values()]
 
     def begin_text(self, kind: TextKind) -> list[JsonObject]:
         """Return the start of a block of text or reasoning."""

@@ -22,23 +22,16 @@ from proxy.dialects.translation import (
     Name,
     Number,
     Object,
-    UserTurn,
+    Part,
+    Translator,
     bad,
-    conversation,
-    in_words_of,
     inner_json,
-    is_text,
-    joined,
     kind_of,
-    let_call,
     present,
-    remind,
     shown,
-    turn_of,
 )
-from proxy.healing.conversation import text_part
 from proxy.healing.results import ORPHAN
-from proxy.json import Json, JsonObject, dump_inner, load_json
+from proxy.json import Json, JsonObject, as_text, dump_inner, load_json
 from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
@@ -305,22 +298,19 @@ def item_kind(item: Json, where: str) -> str:
     return kind_of(item, where)
 
 
-class _Translator:
+class _Translator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
-        self.options = options
         # OpenAI's own tools are dropped by default, because Codex offers `web_search` in each request.
-        self.lost = Lost(drops=options.server_tools != "refuse", owner="OpenAI")
+        super().__init__(options, Lost(drops=options.server_tools != "refuse", owner="OpenAI"))
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
         self.tools = OfferedTools()
-        self.turns: list[UserTurn | AssistantTurn] = []
         self.system: list[str] = [self.request.instructions or ""]
-        # The calls of each turn by id and by name, and those that have an output.
-        self.calls: defaultdict[tuple[int, str, str], deque[tuple[int, str]]] = defaultdict(deque)
+        # The calls of each turn by id and by name, and the identities of those that have an output.
+        self.calls: defaultdict[tuple[int, str, str], deque[JsonObject]] = defaultdict(deque)
         self.answered: set[int] = set()
-        self.count = 0
 
     def translated(self) -> Translation:
-        request, options, lost = self.request, self.options, self.lost
+        request, lost = self.request, self.lost
         for name, words in _NO_STATE.items():
             if getattr(request, name) not in (None, "", False):
                 raise bad(name, words)
@@ -336,21 +326,20 @@ class _Translator:
         self.tools.offer_all(lists, lost)
         for item, where in items:
             self.add(item, where)
-        if all(turn.empty for turn in self.turns) and not any(self.system):
+        if self.empty and not any(self.system):
             raise bad("input", "it has no content")
-        body: JsonObject = {"model": options.model}
-        if request.max_output_tokens is not None:
-            body["max_tokens"] = request.max_output_tokens
-        for name in ("temperature", "top_p", "user"):
-            if getattr(request, name) not in (None, ""):
-                body[name] = getattr(request, name)
-        if request.stream is not None:
-            body |= {"stream": True, "stream_options": {"include_usage": True}} if request.stream else {"stream": False}
+        body = self.begun(
+            request.max_output_tokens,
+            request.stream,
+            temperature=request.temperature,
+            top_p=request.top_p,
+            user=request.user or None,
+        )
         body |= self.effort() | self.form()
         wants_json = "response_format" in body
         body |= self.tools.choice_fields(request.tool_choice, request.parallel_tool_calls, lost)
-        let_call(body, options, lost, "text.format")
-        body["messages"] = conversation(self.system, self.turns, options.reasoning_history)
+        self.let_call(body, "text.format")
+        body["messages"] = self.messages(*self.system)
         return Translation(body, lost.records(), self.tools, wants_json)
 
     # The conversation. A turn is all consecutive items of one side.
@@ -374,14 +363,6 @@ class _Translator:
             else:
                 raise bad(f"{where}.type", f"{shown(kind)} is not an item that this server knows")
         return items
-
-    @property
-    def user(self) -> UserTurn:
-        return turn_of(UserTurn, self.turns)
-
-    @property
-    def assistant(self) -> AssistantTurn:
-        return turn_of(AssistantTurn, self.turns)
 
     def add(self, item: Any, where: str) -> None:
         """Add an item to its turn."""
@@ -415,12 +396,12 @@ class _Translator:
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
-                self.output([text_part(text)], item.call_id, SEARCH)
+                self.output([text], item.call_id, SEARCH)
             case ShellOutput():
-                self.output([text_part(inner_json(item.output, f"{where}.output"))], item.call_id)
+                self.output([inner_json(item.output, f"{where}.output")], item.call_id)
             case PatchOutput():
                 text = "\n".join(filter(None, (item.status, item.output)))
-                self.output([text_part(text)], item.call_id)
+                self.output([text], item.call_id)
             case AgentMessage():
                 texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
                 for at, part in enumerate(item.content):
@@ -428,24 +409,20 @@ class _Translator:
                         kind = f"{where}.content.{at} of type encrypted_content"
                         self.lost.add(kind, "only OpenAI's own servers can read it")
                     else:
-                        texts.append(self.text([part], f"{where}.content"))
-                self.user.parts.append(text_part("\n".join(texts)))
+                        texts += self.texts([part], f"{where}.content")
+                self.user.parts.append("\n".join(texts))
 
     def message(self, item: Message, where: str) -> None:
         """Add a message. Leading instructions form the system message; later ones stay in their place (F82)."""
         if item.role == "user":
             self.user.parts += self.parts(item.content, where)
         elif item.role == "assistant":
-            turn = self.assistant
-            turn.last = ""
-            for part in self.parts(item.content, where):
-                if not is_text(part):
-                    raise bad(where, "an assistant's message holds text only")
-                turn.say(str(part["text"]))
+            turn, text = self.assistant, "".join(self.texts(item.content, where))
+            turn.texts += [text] if text else []
         elif self.turns:
-            remind(self.user, self.text(item.content, where))
+            self.remind("\n\n".join(self.texts(item.content, where)))
         else:
-            self.system.append(self.text(item.content, where))
+            self.system.append("\n\n".join(self.texts(item.content, where)))
 
     def reasoning(self, item: Reasoning) -> None:
         """Add reasoning, or its summary, if the rules name a field for it."""
@@ -454,16 +431,15 @@ class _Translator:
             return
         self.lost.add("input[] of type reasoning", "the rules name no field for it")
         if self.turns:  # the user's next item starts a new turn in any case (C8)
-            turn_of(AssistantTurn, self.turns)
+            self.turn(AssistantTurn)
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
         """Add a call. Healing gives each call its own id."""
-        self.assistant.add_call(call_id, name, arguments)
+        call = self.assistant.add_call(call_id, name, arguments)
         for key in (("id", call_id), ("name", name)):
-            self.calls[len(self.turns), *key].append((self.count, call_id))
-        self.count += 1
+            self.calls[len(self.turns), *key].append(call)
 
-    def output(self, parts: list[JsonObject], call_id: str | None, name: str = "", own_id: str | None = None) -> None:
+    def output(self, parts: list[Part], call_id: str | None, name: str = "", own_id: str | None = None) -> None:
         """Add the output of the newest turn's first call that has this id and no output.
 
         Without `call_id`, the name identifies the call, then the output's own id. Templates reject an output without
@@ -473,18 +449,18 @@ class _Translator:
         for kind, value in [("id", call_id)] if call_id else [("name", name), ("id", own_id)]:
             calls = self.calls[len(self.turns) - 1, kind, value] if value else ()
             while calls:
-                number, id_ = calls.popleft()
-                if number not in self.answered:
-                    self.answered.add(number)
-                    turn.add_result(id_, joined(parts), [part for part in parts if not is_text(part)])
+                call = calls.popleft()
+                if id(call) not in self.answered:
+                    self.answered.add(id(call))
+                    turn.add_result(as_text(call["id"]), parts)
                     return
-        turn.parts += [text_part(ORPHAN), *parts]
+        turn.parts += [ORPHAN, *parts]
 
-    def parts(self, content: str | list[Object], where: str) -> list[JsonObject]:
+    def parts(self, content: str | list[Object], where: str) -> list[Part]:
         """Return content as the parts of a chat message, without empty texts."""
         if isinstance(content, str):
-            return [text_part(content)] if content else []
-        parts: list[JsonObject] = []
+            return [content] if content else []
+        parts: list[Part] = []
         for at, value in enumerate(content):
             here = f"{where}.{at}"
             kind = kind_of(value, here)
@@ -492,7 +468,7 @@ class _Translator:
                 raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(_PARTS)}")
             match self.lost.read(value, _PARTS[kind], here):
                 case Text(text=text) | Refusal(refusal=text):
-                    parts += [text_part(text)] if text else []
+                    parts += [text] if text else []
                 case Image(file_id=file) | File(file_id=file) if file is not None:
                     raise bad(f"{here}.file_id", _NO_FILES)
                 case Image(image_url=url, detail=detail):
@@ -515,12 +491,13 @@ class _Translator:
                     parts.append({"type": "file", "file": data})
         return parts
 
-    def text(self, content: str | list[Object], where: str) -> str:
-        """Return the text of content that may only be text."""
+    def texts(self, content: str | list[Object], where: str) -> list[str]:
+        """Return the texts of content that may only be text."""
         parts = self.parts(content, where)
-        if not all(map(is_text, parts)):
+        texts = [part for part in parts if isinstance(part, str)]
+        if len(texts) < len(parts):
             raise bad(where, "takes text only")
-        return joined(parts)
+        return texts
 
     # The other fields.
 
@@ -530,7 +507,7 @@ class _Translator:
         if effort and switch in ("", "none"):
             self.lost.add("reasoning.effort", "the rules name no switch for the model's reasoning")
         elif effort:
-            return in_words_of(switch, {"reasoning_effort": effort})
+            return self.in_words_of_rules({"reasoning_effort": effort})
         return {}
 
     def form(self) -> JsonObject:

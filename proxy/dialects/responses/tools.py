@@ -8,38 +8,22 @@ upstream under a joined name, and returned under its own name with the namespace
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from hashlib import blake2b
 from typing import Literal
 
 from msgspec import Struct
 
 from proxy.dialects.translation import Lost, Name, Object, bad, kind_of, present, shown
 from proxy.json import Json, JsonObject, as_object, as_text, objects_in
+from proxy.notations.toolset import short_name, with_digest
 
-# The maximum length of a function's name in OpenAI's API and its clones.
-_LONGEST = 64
 SEARCH = "tool_search"
 # The only parameter of the function that replaces a custom tool.
 INPUT = "input"
 # Tools that the client runs, with schemas that only OpenAI's models know.
 _CLIENT_TOOLS = frozenset(("apply_patch", "computer", "computer_use_preview", "local_shell", "shell"))
-_HOSTED_TOOLS = frozenset(
-    (
-        "code_interpreter",
-        "file_search",
-        "image_generation",
-        "mcp",
-        "programmatic_tool_calling",
-        "web_search",
-        "web_search_2025_08_26",
-        "web_search_preview",
-        "web_search_preview_2025_03_11",
-    )
-)
 
 
 class Kind(Enum):
@@ -166,7 +150,7 @@ class OfferedTools:
         key = (called.namespace, name)
         server_name = self._names.get(key) or joined_name(*key)
         if key not in self._names and server_name in self._names.values():
-            server_name = _distinct(*key, server_name)
+            server_name = with_digest(server_name, "\0".join(key))
         self._names[key] = server_name
         if server_name in self.by_name:
             lost.add(f"{where} offered twice", "the first one with that name is used")
@@ -183,10 +167,9 @@ class OfferedTools:
         if isinstance(choice, dict):
             kind = kind_of(choice, where)
         if kind not in ("", "allowed_tools"):
-            is_own = kind in ("function", "custom", SEARCH)
             # Without any tools in the request, the choice is dropped too.
-            is_moot = not self.functions and not self.gone and (is_own or kind in _CLIENT_TOOLS | _HOSTED_TOOLS)
-            if not is_moot and not (is_own and self.functions):
+            is_moot = not self.functions and not self.gone
+            if not is_moot and not (self.functions and kind in ("function", "custom", SEARCH)):
                 raise bad(where, f"no tool of type {shown(kind)} is offered to the model; choose another one")
         if not self.functions:
             for name, value in ((where, choice), ("parallel_tool_calls", parallel)):
@@ -232,16 +215,7 @@ class OfferedTools:
 
 def joined_name(namespace: str, name: str) -> str:
     """Return the upstream name of a tool in a namespace, in the characters of an id. Changed names get a digest."""
-    if not namespace:
-        return name
-    plain = f"{namespace}__{name}"
-    spelled = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
-    return spelled if spelled == plain and len(spelled) <= _LONGEST else _distinct(namespace, name, spelled)
-
-
-def _distinct(namespace: str, name: str, plain: str) -> str:
-    digest = blake2b(f"{namespace}\0{name}".encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
-    return f"{plain[: _LONGEST - len(digest) - 1]}_{digest}"
+    return short_name(f"{namespace}__{name}", f"{namespace}\0{name}") if namespace else name
 
 
 def _function(tool: Function | Search) -> JsonObject:

@@ -105,12 +105,8 @@ class TextItem:
 
     def event(self, name: str, field: str, text: str) -> JsonObject:
         """Return an event with text in this field: `delta` or `done`."""
-        kind = f"response.{_WORDS[self.kind]}.{name}"
-        event: JsonObject = {"type": kind, "item_id": self.id, "output_index": self.index, "content_index": 0}
-        event[field] = text
-        if self.kind == "text":
-            event["logprobs"] = []
-        return event
+        more: JsonObject = {"logprobs": []} if self.kind == "text" else {}
+        return _of_item(f"response.{_WORDS[self.kind]}.{name}", self, content_index=0, **{field: text}, **more)
 
     def item(self, status: str, content: list[Json]) -> JsonObject:
         """Return the item with this content."""
@@ -138,11 +134,9 @@ class CallItem(OpenCall):
     def item(self, status: str) -> JsonObject:
         """Return the item with its arguments or input so far."""
         kind = self.called.kind
-        started = status == "started"
-        item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": "in_progress" if started else status}
-        item["call_id"] = self.call_id
+        item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": status, "call_id": self.call_id}
         if kind is Kind.SEARCH:
-            return {**item, "execution": "client", "arguments": _object_or_text(self.arguments) if not started else {}}
+            return {**item, "execution": "client", "arguments": _object_or_text(self.arguments or "{}")}
         item["name"] = self.called.name
         if self.called.namespace:
             item["namespace"] = self.called.namespace
@@ -203,15 +197,15 @@ class ResponsesWriter(TranslatedWriter):
                 response["store"] = False
         return [*events, {"type": f"response.{response['status']}", "response": response}]
 
-    def _failed(self, error: ProxyError) -> list[JsonObject]:
-        """Return the end of a failed reply. Open items stay open, because clients count the finished ones."""
+    def error(self, error: ProxyError) -> bytes:
+        """Return `response.failed`. No `error` event follows, because Codex ignores it.
+
+        Open items stay open, because clients count the finished ones.
+        """
         events = self._begin()
         response = self._response("failed", usage(self._counts) if self._counts else None)
-        return [*events, {"type": "response.failed", "response": {**response, "error": failure(error)}}]
-
-    def error(self, error: ProxyError) -> bytes:
-        """Return `response.failed`. No `error` event follows, because Codex ignores it."""
-        return self.encode(self._failed(error))
+        response["error"] = failure(error)
+        return self.encode([*events, {"type": "response.failed", "response": response}])
 
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
@@ -291,7 +285,7 @@ class ResponsesWriter(TranslatedWriter):
         opened = CallItem(index=index, id=f"{_PREFIXES[called.kind]}_{own}_{index}", call_id=call_id, called=called)
         self._calls[event.index] = opened
         self._newest = event.index
-        return [*before, self._added(index, opened.item("started"))]
+        return [*before, self._added(index, opened.item("in_progress"))]
 
     def arguments_delta(self, call: OpenCall, text: str) -> JsonObject | None:
         """Return the event that continues a function's arguments; other kinds are sent once they are complete."""

@@ -60,7 +60,7 @@ def test_each_shape_of_deltas_is_its_calls(name: str) -> None:
     deltas, expected = SHAPES[name]
     seen, _ = gathered(deltas)
     ids = [f"new{at}" if each.startswith("call_") else each for at, each in enumerate(seen.ids)]
-    assert list(zip(ids, seen.names, seen.arguments, strict=True)) == expected
+    assert [(id_, *call) for id_, call in zip(ids, seen.calls, strict=True)] == expected
     assert seen.text == "" and len(set(seen.ids)) == len(expected)
 
 
@@ -68,7 +68,8 @@ def test_each_shape_of_deltas_is_its_calls(name: str) -> None:
 def test_the_arguments_are_the_same_at_every_cut(arguments: str) -> None:
     """C1: joined they are the very bytes."""
     for cut in all_cuts(arguments):
-        assert gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])[0].arguments == [arguments]
+        seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
+        assert seen.calls == [("bash", arguments)]
 
 
 def test_a_string_leaves_while_it_arrives_and_a_number_waits() -> None:
@@ -183,7 +184,7 @@ def test_what_a_call_holds_in_all_is_bounded() -> None:
 @pytest.mark.parametrize("more", ["{}", "{}{}", " {} "])
 def test_empty_arguments_again_are_still_none(more: str) -> None:
     """F25, F27."""
-    [arguments] = gathered([piece(0, "{}", "bash", "a"), piece(0, more)])[0].arguments
+    [(_, arguments)] = gathered([piece(0, "{}", "bash", "a"), piece(0, more)])[0].calls
     assert arguments.strip() == "{}"
     assert gathered([piece(0, "{}", "bash", "a"), piece(0, more), piece(0, LS)])[0].calls == [("bash", LS)]
 

@@ -73,7 +73,7 @@ def test_all_else_in_reasoning_is_only_thought(reply: list[Chunk]) -> None:
 def test_a_call_of_the_servers_own_is_enough() -> None:
     structured = calls(piece(0, '{"command": "pwd"}', "bash", "call_1"))
     for reply in ([thinks(THOUGHT), structured, ends("tool_calls")], [structured, thinks(THOUGHT), ends("tool_calls")]):
-        assert only(run(reply)).names == ["bash"]
+        assert [name for name, _ in only(run(reply)).calls] == ["bash"]
 
 
 def test_blanks_are_no_answer() -> None:

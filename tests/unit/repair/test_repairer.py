@@ -94,7 +94,7 @@ def streamed(tools: ToolSet, cut: list[str], *, finish: str = "tool_calls") -> t
     events = run([opened, *(calls(piece(0, part)) for part in cut), ends(finish)], engine)
     seen = view(events)
     assert bool(events) and (seen.failed is not None) is isinstance(events[-1], Failed)
-    return seen.failed is not None, seen[0].arguments, seen[0].text
+    return seen.failed is not None, [arguments for _, arguments in seen[0].calls], seen[0].text
 
 
 OUTCOMES: dict[str, tuple[str, str | None]] = {
