@@ -165,7 +165,7 @@ class Engine:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):
                 # Usage or unknown content. It waits while a finish reason is held.
-                if not any(self._finished.values()):
+                if chunk.streamed and not any(self._finished.values()):
                     return (chunk.unchanged(events_of(chunk)),)
                 self._trailing.append((chunk, events_of(chunk)))
                 return ()
