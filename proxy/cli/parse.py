@@ -17,7 +17,7 @@ from proxy.cli.output import show
 from proxy.config.load import load
 from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.answer import ChatDialect, read_answer, read_whole, says_nothing
+from proxy.dialects.chat.answer import ChatDialect, read_answer
 from proxy.dialects.chat.client_view import ReplyView, view_reply
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
 from proxy.display import escaped
@@ -26,7 +26,7 @@ from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
 from proxy.exchange.capture import Captured, read_capture
 from proxy.exchange.plan import make_task, thoughts_in_text
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from proxy.exchange.whole_answer import AnswerWriter
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
 from proxy.json import load_json, objects_in
@@ -154,14 +154,9 @@ def _answer(captured: Captured, engine: Engine, options: ChatOptions, crashes: l
     """Return the answer for the client, and whether the server used tokens for an empty reply."""
     if captured.status != 200:
         return captured.body, False
-    if captured.streamed:
-        reply = StreamReply(engine, ChatWriter(options), crashes.append)
-        return _streamed(captured, reply), reply.swallowed
-    data = _whole(captured, engine, options, crashes)
-    try:
-        return data, says_nothing(read_whole(captured.body))
-    except ProxyError:
-        return data, False
+    writer = ChatWriter(options) if captured.chat.stream else AnswerWriter(ChatDialect(options))
+    reply = StreamReply(engine, writer, crashes.append)
+    return (_streamed if captured.streamed else _whole)(captured, reply), reply.swallowed
 
 
 def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rules) -> Engine:
@@ -201,20 +196,20 @@ def _streamed(captured: Captured, reply: StreamReply) -> bytes:
     return data + end if reply.started else end
 
 
-def _whole(captured: Captured, engine: Engine, options: ChatOptions, crashes: list[Exception]) -> bytes:
-    failure: ProxyError
+def _whole(captured: Captured, reply: StreamReply) -> bytes:
+    failure: ProxyError | None
     try:
         answer, data = read_answer(captured.body)
-        if captured.chat.stream:
-            return answer_as_stream(answer, engine, ChatWriter(options, expand=True))
-        return answer_as_answer(data, answer, engine, ChatDialect(options))
     except ProxyError as error:
         failure = error
-    except Exception as error:  # the outermost boundary of the engine
-        crashes.append(error)
-        if not captured.chat.stream:
+    else:
+        reply.receive_answer(data, answer)
+        written = reply.finish()
+        failure = reply.failure
+        if failure is None:
+            return written
+        if isinstance(failure, InternalError) and not captured.chat.stream:
             return captured.body
-        failure = InternalError("the proxy failed while it read the answer")
     body = error_body(failure)
     return sse.encode(body) if captured.chat.stream else body
 

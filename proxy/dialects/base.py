@@ -80,10 +80,8 @@ class Dialect(Protocol):
     def keeps(self) -> bool:
         """Whether the finished reply is stored in a file, which may block."""
 
-    def writer(self, *, expand: bool) -> Writer:
-        """Return a writer for one stream. `expand`: also encode unchanged events, because they did not arrive as
-        chunks.
-        """
+    def writer(self) -> Writer:
+        """Return a writer for one stream."""
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return a whole answer, changed by the engine's events. `body` are its bytes, `answer` is the parsed body.

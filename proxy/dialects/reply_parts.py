@@ -33,7 +33,7 @@ from proxy.engine.events import (
     Usage,
     choice_number,
 )
-from proxy.engine.lane import CallTemplate, Lane
+from proxy.engine.lane import Lane
 from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import UpstreamBroken
 from proxy.json import Json, JsonObject, as_object, as_text, dump_strict, is_object_text, objects_in
@@ -116,16 +116,16 @@ class TranslatedWriter(Writer):
 
     def teller(self, lane: Lane) -> Teller | None:
         """Return the encoder of a lane's texts while they continue the open block or call."""
-        template, delta = lane.template, None
-        if template.choice != 0:
+        event, delta = lane.template.event, None
+        if event.choice != 0:
             return None
-        if isinstance(template, CallTemplate):
-            call = self._calls.get(template.index)
+        if isinstance(event, CallArguments):
+            call = self._calls.get(event.index)
             if call and call.deltas and call.escapes.empty:
                 delta = self.arguments_delta(call, _MARK)
-        elif self._open == ("thinking" if template.reasoning else "text") and not self._characters.half:
+        elif self._open == ("thinking" if isinstance(event, Reasoning) else "text") and not self._characters.half:
             delta = self.text_delta(_MARK)
-        return None if delta is None else Teller(self, delta, is_call=isinstance(template, CallTemplate))
+        return None if delta is None else Teller(self, delta, is_call=isinstance(event, CallArguments))
 
     def whole(self, answer: JsonObject, events: Iterable[Event]) -> list[JsonObject]:
         """Return all events for a whole answer. Raises the error of a `Failed` event."""

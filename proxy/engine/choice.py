@@ -26,7 +26,7 @@ from proxy.engine.events import (
     Text,
     says_more,
 )
-from proxy.engine.lane import ANY_TEXT
+from proxy.engine.lane import ANY_TEXT, IN_STRING
 from proxy.engine.reading import USUAL_ENDS, CallDelta, ChoiceDelta, was_cut
 from proxy.engine.task import Task
 from proxy.limits import MAX_HELD
@@ -221,15 +221,19 @@ class Choice:
             self.reasoning_reader = None
         return True
 
-    def lane(self, *, reasoning: bool) -> re.Pattern[bytes] | None:
-        """Return the pattern of texts, as written in JSON, that `flow` would take; None if it takes none now."""
+    def lane(self, like: Text | Reasoning | CallArguments) -> re.Pattern[bytes] | None:
+        """Return the pattern of texts, as written in JSON, that may pass in events like this one; None if none may now.
+
+        A fragment of arguments may pass if it continues a string.
+        """
+        if isinstance(like, CallArguments):
+            if self.finish is not None or self._waiting or self._echo or self._unsaid:
+                return None
+            return IN_STRING if self.calls.flows(CallDelta(like.index, fragment=like.fragment)) else None
+        reasoning = isinstance(like, Reasoning)
         if not self._may_flow(reasoning):
             return None
         return ANY_TEXT if reasoning else self.reader.lane
-
-    def call_flows(self, delta: CallDelta) -> bool:
-        """Return whether deltas like this one, which continue a string, are forwarded unchanged."""
-        return not (self.finish is not None or self._waiting or self._echo or self._unsaid) and self.calls.flows(delta)
 
     @property
     def room(self) -> int:

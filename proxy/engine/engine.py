@@ -6,7 +6,6 @@ only while it can become a call (contract C2). Finish reasons are corrected at t
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,19 +27,7 @@ from proxy.engine.events import (
     says_more,
     says_more_at_its_top,
 )
-from proxy.engine.lane import (
-    ANY_TEXT,
-    IN_STRING,
-    WAITING,
-    CallTemplate,
-    Lane,
-    Template,
-    fits,
-    lane_of,
-    learn,
-    learn_call,
-    unescaped,
-)
+from proxy.engine.lane import ANY_TEXT, WAITING, Lane, Template, lane_of, learn
 from proxy.engine.reading import CallDelta, ChoiceDelta, choice_entries, finish_of, read_choice
 from proxy.engine.task import Task
 from proxy.engine.whole_messages import WholeMessages, events_of
@@ -77,7 +64,7 @@ class Engine:
         self._thought_tokens = 0
         # The learned chunk shapes, the lanes for them, and the latest chunk.
         self._template: Template | None = None
-        self._call_template: CallTemplate | None = None
+        self._call_template: Template | None = None
         self._lane: Lane | None = None
         self._held_lane: Lane | None = None
         self._fed: Chunk | None = None
@@ -165,7 +152,7 @@ class Engine:
             entries = choice_entries(chunk.body)
             if not chunk.body.get("choices"):
                 # Usage or unknown content. It waits while a finish reason is held.
-                if not any(self._finished.values()):
+                if chunk.streamed and not any(self._finished.values()):
                     return (chunk.unchanged(events_of(chunk)),)
                 self._trailing.append((chunk, events_of(chunk)))
                 return ()
@@ -237,36 +224,32 @@ class Engine:
         if self._lessons > _MAX_LESSONS:
             return
         match events:
-            case (Unchanged(raw=raw, sequence=sequence, events=(content,)),):
+            case (Unchanged(raw=raw, sequence=sequence, events=(Text() | Reasoning() | CallArguments() as content,)),):
                 if raw != chunk.raw or sequence != chunk.sequence:
                     return  # an earlier chunk, or one that had a whole message
             case _:
                 return
-        if isinstance(content, Text | Reasoning):
-            reasoning = isinstance(content, Reasoning)
-            self._template = learn(chunk, content.choice, content.text, reasoning=reasoning)
-        known = self._call_template
-        if isinstance(content, CallArguments) and (known is None or not fits(known, chunk.raw)):
-            delta = CallDelta(content.index, fragment=content.fragment, standard=True)
-            self._call_template = learn_call(chunk, content.choice, content.index, delta)
+        if not isinstance(content, CallArguments):
+            self._template = learn(chunk, content)
+        elif self._call_template is None or not self._call_template.fits(chunk.raw):
+            self._call_template = learn(chunk, content)
 
     def lane(self) -> Lane | None:
         """Return the lane in which events may pass unparsed now, or None."""
-        template: Template | CallTemplate
-        plain: re.Pattern[bytes] | None = None
-        text, call = self._template, self._call_template
-        if text is not None and not self._finished[text.choice]:
-            choice = self._choices.get(text.choice)
-            template, plain = text, ANY_TEXT if choice is None else choice.lane(reasoning=text.reasoning)
-        if plain is None and call is not None:
-            # There is no choice if nothing is looked for in the reply.
-            choice = self._choices.get(call.choice)
-            template, plain = call, IN_STRING if choice is not None and choice.call_flows(call.delta) else None
-        if plain is None:
-            return None
-        if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
-            self._lane = lane_of(template, plain)
-        return self._lane
+        for template in (self._template, self._call_template):
+            if template is None or self._finished[template.event.choice]:
+                continue
+            choice = self._choices.get(template.event.choice)
+            if choice is not None:
+                plain = choice.lane(template.event)
+            else:  # nothing is looked for in the reply
+                plain = ANY_TEXT if template is self._template else None
+            if plain is None:
+                continue
+            if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
+                self._lane = lane_of(template, plain)
+            return self._lane
+        return None
 
     def held_lane(self) -> Lane | None:
         """Return the lane for events that only continue a held call in the text, or None.
@@ -281,12 +264,12 @@ class Engine:
         if room <= 0:
             return None
         chunk, lane = self._fed, self._held_lane
-        if lane is None or not fits(lane.template, chunk.raw):
+        if lane is None or not lane.template.fits(chunk.raw):
             choices = chunk.body.get("choices")
             entries = objects_in(choices)
             plain = len(entries) == 1 and choices == entries and "message" not in entries[0] and not says_more(chunk)
             delta = read_choice(entries[0]) if plain else ChoiceDelta()
-            template = learn(chunk, choice.number, delta.text, reasoning=False)
+            template = learn(chunk, Text(choice.number, delta.text))
             alone = delta.text != "" and ChoiceDelta(delta.text, empty_calls=delta.empty_calls) == delta
             lane = lane_of(template, WAITING) if template is not None and alone else None
         self._held_lane = lane and replace(lane, held=chunk, room=room)
@@ -295,15 +278,15 @@ class Engine:
     def catch_up(self, lane: Lane, text: bytes) -> tuple[Event, ...]:
         """Take the joined texts of events that passed the lane. Returns no events because they were already sent."""
         self._lessons = 0
-        template = lane.template
-        choice = self._choices.get(template.choice)
+        [event] = lane.events(text)
+        choice = self._choices.get(event.choice)
         if choice is None:
             return ()
-        if isinstance(template, CallTemplate):
-            delta = replace(template.delta, fragment=unescaped(text))
-            passed = choice.calls.feed((delta,)) == [CallArguments(choice.number, template.index, delta.fragment)]
+        if isinstance(event, CallArguments):
+            delta = CallDelta(event.index, fragment=event.fragment, standard=True)
+            passed = choice.calls.feed((delta,)) == [event]
         else:
-            passed = choice.flow(unescaped(text), reasoning=template.reasoning)
+            passed = choice.flow(event.text, reasoning=isinstance(event, Reasoning))
         if not passed:
             raise AssertionError("what has left by the lane would not have left unchanged")
         return ()
@@ -311,7 +294,7 @@ class Engine:
     def hold(self, lane: Lane, chunks: Sequence[tuple[str, Chunk]]) -> tuple[Event, ...]:
         """Take the texts and chunks that the lane held for a call, and return the released events."""
         self._lessons = 0
-        return tuple(self._choices[lane.template.choice].hold(chunks))
+        return tuple(self._choices[lane.template.event.choice].hold(chunks))
 
     # Choices.
 

@@ -13,11 +13,9 @@ If no call can begin in the text, whole batches are forwarded unparsed, and the 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text
-from proxy.engine.reading import CallDelta
 from proxy.json import load_json
 
 # A short escape in a JSON string.
@@ -32,71 +30,45 @@ WAITING = re.compile(rb'(?!\Z)[^"\\\x00-\x1f<\[\]]*(?:%b[^"\\\x00-\x1f<\[\]]*)*'
 # The inside of any JSON string, and of one that contains nothing escaped.
 _ANY_STRING = rb'[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+'
 _START, _END = b"data: ", b"\n\n"
-_CONTENT, _REASONING, _ARGUMENTS = (b'"content":',), (b'"reasoning":', b'"reasoning_content":'), (b'"arguments":',)
+_KEYS: dict[type, tuple[bytes, ...]] = {
+    Text: (b'"content":',),
+    Reasoning: (b'"reasoning":', b'"reasoning_content":'),
+    CallArguments: (b'"arguments":',),
+}
 _USAGE = b'"usage":{'
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The bytes before and after the text in the chunks of one choice. `reasoning`: the text is reasoning.
+    """The bytes before and after the text in chunks that differ only in their text. `event` is the content of one.
 
     `counts` matches the token counts that follow `after`, or is None if there are none.
     """
 
     before: bytes
     after: bytes
-    choice: int
-    reasoning: bool
+    event: Text | Reasoning | CallArguments
     counts: re.Pattern[bytes] | None = None
 
+    def fits(self, raw: bytes) -> bool:
+        """Return whether an event has this shape, with any text."""
+        end = len(raw)
+        if self.counts is not None:
+            end = raw.rfind(_USAGE) + len(_USAGE)
+            if not self.counts.fullmatch(raw, end):
+                return False
+        return raw.startswith(self.before) and raw.endswith(self.after, 0, end)
 
-@dataclass(frozen=True, slots=True)
-class CallTemplate:
-    """The bytes before and after the fragment in chunks that only continue one call's arguments.
 
-    `delta` is an example, and `index` the number of the call in the engine's events. `counts` is as in `Template`.
+def learn(chunk: Chunk, event: Text | Reasoning | CallArguments) -> Template | None:
+    """Return the template of a chunk whose only content is this event.
+
+    Return None unless exactly one of the event's keys occurs, once, and the text is its value.
     """
-
-    before: bytes
-    after: bytes
-    choice: int
-    index: int
-    delta: CallDelta
-    counts: re.Pattern[bytes] | None = None
-
-
-def fits(template: Template | CallTemplate, raw: bytes) -> bool:
-    """Return whether an event has this shape, with any text."""
-    return raw.startswith(template.before) and raw.endswith(template.after, 0, max(_end_of_fixed(template, raw), 0))
-
-
-def _end_of_fixed(template: Template | CallTemplate, raw: bytes) -> int:
-    """Return the end of the part before the token counts, or -1 if the counts have another shape."""
-    if template.counts is None:
-        return len(raw)
-    end = raw.rfind(_USAGE) + len(_USAGE)
-    return end if template.counts.fullmatch(raw, end) else -1
-
-
-def learn(chunk: Chunk, choice: int, text: str, *, reasoning: bool) -> Template | None:
-    """Return the template of a chunk with only this text, or None if the place of the text is ambiguous."""
-    around = _around(chunk.raw, _REASONING if reasoning else _CONTENT, text)
-    return None if around is None else Template(*around[:2], choice, reasoning, around[2])
-
-
-def learn_call(chunk: Chunk, choice: int, index: int, delta: CallDelta) -> CallTemplate | None:
-    """Return the template of a chunk with this call delta, or None if such chunks may belong to another call."""
-    around = _around(chunk.raw, _ARGUMENTS, delta.fragment) if delta.plain and not delta.complete else None
-    return None if around is None else CallTemplate(*around[:2], choice, index, delta, around[2])
-
-
-def _around(raw: bytes, keys: Sequence[bytes], text: str) -> tuple[bytes, bytes, re.Pattern[bytes] | None] | None:
-    """Return the bytes before and after the text in an event, and a pattern for the token counts at its end.
-
-    Return None unless exactly one of the keys occurs, once, and the text is its value.
-    """
+    raw = chunk.raw
+    text = event.fragment if isinstance(event, CallArguments) else event.text
     written = text.encode("utf-8", "surrogatepass")
-    places = [raw.find(key) + len(key) for key in keys if raw.count(key) == 1]
+    places = [raw.find(key) + len(key) for key in _KEYS[type(event)] if raw.count(key) == 1]
     if len(places) != 1 or b'"' in written or b"\\" in written:
         return None
     start = places[0]
@@ -106,8 +78,8 @@ def _around(raw: bytes, keys: Sequence[bytes], text: str) -> tuple[bytes, bytes,
     before, after = raw[: start + 1], raw[start + 1 + len(written) :]
     fixed, counted, counts = after.rpartition(_USAGE)
     if not counted:
-        return before, after, None
-    return before, fixed + counted, re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts)))
+        return Template(before, after, event)
+    return Template(before, fixed + counted, event, re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +91,7 @@ class Lane:
     texts may then have `room` characters.
     """
 
-    template: Template | CallTemplate
+    template: Template
     plain: re.Pattern[bytes]
     joint: bytes
     counted: re.Pattern[bytes] | None = None
@@ -159,10 +131,8 @@ class Lane:
 
     def events(self, text: bytes) -> tuple[Text | Reasoning | CallArguments, ...]:
         """Return the events for joined texts of this lane."""
-        template = self.template
-        if isinstance(template, CallTemplate):
-            return (CallArguments(template.choice, template.index, unescaped(text)),)
-        return ((Reasoning if template.reasoning else Text)(template.choice, unescaped(text)),)
+        event, said = self.template.event, unescaped(text)
+        return (replace(event, fragment=said) if isinstance(event, CallArguments) else replace(event, text=said),)
 
 
 def unescaped(text: bytes) -> str:
@@ -174,7 +144,7 @@ def unescaped(text: bytes) -> str:
     return decoded
 
 
-def lane_of(template: Template | CallTemplate, plain: re.Pattern[bytes]) -> Lane | None:
+def lane_of(template: Template, plain: re.Pattern[bytes]) -> Lane | None:
     """Return the lane for events of this shape, or None if the events cannot be separated by their bytes."""
     before, after, counts = template.before, template.after, template.counts
     fixed, end = before + after, _END

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,28 +9,26 @@ from enum import IntEnum
 from itertools import chain
 
 from proxy.dialects.base import Dialect, Writer
-from proxy.dialects.chat.answer import read_answer, read_whole, says_nothing
+from proxy.dialects.chat.answer import read_answer, read_whole
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.engine.events import Call, Event, Finished, Text, Unchanged
+from proxy.engine.events import Call, Text
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
 from proxy.exchange.recording import Excerpt, Recording
-from proxy.exchange.reply_stream import StreamReply, never_enough
-from proxy.exchange.second_try import EarlierTry, ReplyContent, events_instead, guided_call, summed
-from proxy.exchange.whole_answer import in_dialect, read_events
+from proxy.exchange.reply_stream import StreamReply, log_crash, never_enough
+from proxy.exchange.second_try import EarlierTry, guided_call, summed
+from proxy.exchange.whole_answer import AnswerWriter
 from proxy.healing.heal import NO_HEALING
-from proxy.json import JsonObject, as_object, dump_json
+from proxy.json import JsonObject, as_object
 from proxy.limits import MAX_ERROR_BODY
 from proxy.repair.record import Repair
 from proxy.upstream.answer_wait import NEVER, AnswerWait
 from proxy.upstream.api import CHAT_COMPLETIONS, REPLY, response_headers
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.responses import decoded, error_of_response, read_body
-
-log = logging.getLogger("proxy")
 
 # The id under which the audit records another try.
 FIX = "second_try"
@@ -83,11 +80,6 @@ class Exchange:
     secrets: tuple[str, ...] = field(repr=False)
 
 
-def log_crash(error: Exception) -> None:
-    """Log a defect of the engine or of a writer."""
-    log.error("the proxy failed while it read a reply", exc_info=error)
-
-
 def _slice() -> Callable[[], bool]:
     """Start a time slice. The returned function reports whether the slice is over."""
     end = time.monotonic() + SLICE
@@ -122,20 +114,17 @@ class Attempt:
         self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
         self._keep_back = self._followed()
         goes_on = earlier is not None and earlier.said is Said.CONTENT
-        self._writer: Writer = earlier._writer if goes_on and earlier else exchange.dialect.writer(expand=False)
+        new = exchange.dialect.writer() if exchange.request.stream else AnswerWriter(exchange.dialect)
+        self._writer: Writer = earlier._writer if goes_on and earlier else new
         self._reply = StreamReply(
             self._engine,
             self._writer,
             log_crash,
             keep_back=self._keep_back,
             earlier=None if earlier is None else earlier.handover_of_all,
-            listener=self._tally,
+            listener=self._tally.observe,
         )
         self._unsent = b""
-        self._swallowed = False
-        # A whole answer and its events.
-        self._answer: JsonObject = {}
-        self._events: tuple[Event, ...] = ()
         self._call: Call | None = None
         self.silence: Why | None = None
         self.handover = EarlierTry()
@@ -188,11 +177,14 @@ class Attempt:
         if self._plan.guided:
             yield self._instead(whole)
             return
-        answered = self._complete_answer(whole)
-        if self.withheld:
-            self._unsent = answered
-            return
-        yield answered
+        answer, body = read_answer(whole)
+        self._reply.receive_answer(body, answer)
+        try:
+            yield from self._ended()
+        except InternalError:  # a crash never loses an answer (contract C6)
+            if request.stream or not exchange.dialect.verbatim:
+                raise
+            yield body
 
     @property
     def calls(self) -> int:
@@ -221,20 +213,17 @@ class Attempt:
 
     def end_after_all(self) -> bytes:
         """Return the withheld end of the reply: no other try replaced it."""
-        return self._unsent + (self._reply.end_after_all() if self._reply.withheld else b"")
+        return self._with_end(self._reply.end_after_all() if self._reply.withheld else b"")
+
+    def _with_end(self, end: bytes) -> bytes:
+        """Return all unsent bytes. Raises the error if the end could not be written."""
+        if self._reply.failure is not None:
+            raise self._reply.failure
+        return self._unsent + end
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """Return the end of the reply with `call` in place of the broken call. `usage` is that of the second try."""
-        exchange, counts = self._exchange, summed(self.handover.usage, usage)
-        if self._reply.withheld:
-            return self._unsent + self._reply.end_with(call, counts)
-        broken = self.broken
-        assert broken is not None, "only a broken call is replaced"
-        said = (inner for each in self._events for inner in (each.events if isinstance(each, Unchanged) else (each,)))
-        kept = [event for event in said if event != broken and not isinstance(event, Finished)]
-        answer: JsonObject = {**self._answer, "usage": counts} if counts else self._answer
-        events = (*kept, *events_instead(broken, call, {}))
-        return in_dialect(dump_json(answer), answer, events, exchange.dialect, stream=exchange.request.stream)
+        return self._with_end(self._reply.end_with(call, summed(self.handover.usage, usage)))
 
     @property
     def broken(self) -> Text | None:
@@ -270,7 +259,7 @@ class Attempt:
         outcome.notations, outcome.invalid, outcome.cut = tally.notations, tally.invalid, tally.cut(refusals)
         outcome.called = tally.called
         outcome.tokens = tokens_of(self.handover_of_all.usage)
-        outcome.swallowed = self._swallowed or self._reply.swallowed
+        outcome.swallowed = self._reply.swallowed
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the response head, yielding heartbeats, and return the first part of the body.
@@ -315,9 +304,14 @@ class Attempt:
             ready = self._ready()
             wait.lane = lane if lane.open() else None
             yield beat + ready
+        yield from self._ended()
+
+    def _ended(self) -> Iterator[bytes]:
+        """Yield the end of the client's bytes, unless it is withheld, after all of the reply has arrived."""
+        reply, wait = self._reply, self._exchange.wait
         if self._engine.wants_count:
             yield from wait.on_a_thread()
-            self._engine.counted(self._tokens_of(self._engine.thoughts))
+            self._engine.counted(self._exchange.count(self._thoughts_before + self._engine.thoughts))
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
@@ -332,10 +326,6 @@ class Attempt:
         """Move to a thread if the dialect stores replies: writing the end may wait for a file."""
         if self._exchange.dialect.keeps:
             yield from self._exchange.wait.on_a_thread()
-
-    def _tokens_of(self, thoughts: str) -> int:
-        """Return the number of tokens of this reasoning plus that of earlier tries."""
-        return self._exchange.count(self._thoughts_before + thoughts)
 
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read one part of the body in time slices, so that other streams get their turn in between."""
@@ -392,33 +382,6 @@ class Attempt:
             self._unsent += reply.release()
             wait.held_since = NEVER
         wait.alarm(wait.held_since + bound)
-
-    def _complete_answer(self, body: bytes) -> bytes:
-        """Return the client's bytes for a whole answer, as a stream if the client asked for one."""
-        exchange, request = self._exchange, self._exchange.request
-        answer, body = read_answer(body)
-        self._swallowed = says_nothing(answer)
-        self.handover = EarlierTry(as_object(answer.get("usage")))
-        self._answer = answer
-        joined = None if self._earlier is None else self._earlier.handover_of_all.joined(answer)
-        if joined is not None:
-            answer, body = joined, dump_json(joined)
-        content = ReplyContent()
-        content.observe_body(answer)
-        engine = self._engine
-        try:
-            counted, self._events = read_events(answer, engine, (content, self._tally), self._tokens_of)
-            body = body if counted is answer else dump_json(counted)
-            data = in_dialect(body, counted, self._events, exchange.dialect, stream=request.stream)
-        except ProxyError:
-            raise
-        except Exception as error:  # the outermost boundary of the engine (contract C6)
-            log_crash(error)
-            if request.stream or not exchange.dialect.verbatim:
-                raise InternalError("the proxy failed while it read the answer; its log says why") from error
-            return body
-        self.silence = content.why_again(self.handover.tokens, engine.broken_call, in_thought=engine.ends_in_thought)
-        return data
 
 
 class ReplyLane:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 
 from proxy import sse
 from proxy.dialects.base import LaneTeller, Writer
+from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine
 from proxy.engine.events import (
@@ -23,9 +25,10 @@ from proxy.engine.lane import Lane, unescaped
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
 from proxy.exchange.plan import Why
 from proxy.exchange.second_try import ContentLevel, EarlierTry, ReplyContent, envelope_of, events_instead
-from proxy.exchange.whole_answer import Listener
-from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text
+from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in
 from proxy.limits import MAX_EVENT
+
+log = logging.getLogger("proxy")
 
 # The maximum size of events in the lane that the engine has not been fed yet.
 MAX_PASSED = 16 * 1024
@@ -33,6 +36,7 @@ MAX_PASSED = 16 * 1024
 LONG = 8 * 1024
 # The maximum size of unsent events kept for forwarding them verbatim.
 MAX_KEPT = 4 * 1024 * 1024
+_WRITER_FAILED = "the proxy failed while it wrote the reply; its log says why"
 # Another call or text ends a streamed call. This is only a hint for estimating time.
 _ENDS_A_CALL = re.compile(rb'"name": ?"|"content": ?"[^"]')
 
@@ -126,19 +130,24 @@ def _detached(error: ProxyError) -> ProxyError:
     return error.with_traceback(None)
 
 
+def log_crash(error: Exception) -> None:
+    """Log a defect of the engine or of a writer."""
+    log.error("the proxy failed while it read a reply", exc_info=error)
+
+
 def never_enough() -> bool:
     """Never stop reading: the default for `is_enough`."""
     return False
 
 
 class StreamReply:
-    """A streamed reply.
+    """A reply: a stream in parts (`receive`), or a whole answer (`receive_answer`). `finish` ends both.
 
     `failure` is set if the reply cannot be finished: send the bytes returned so far, then the error. `started`: bytes
     were returned that the client must not get twice (content, a call, the finish). `on_crash` is called with an
     unexpected exception of the engine or the writer (contract C6). `silence` is the reason for another try, set at the
     end; if it is in `keep_back`, the end is `withheld`. `earlier` holds facts of the earlier try that this one
-    continues. `listener` observes the events, except for text that passed the lane.
+    continues. `listener` gets each written event, except for text that passed the lane.
     """
 
     def __init__(
@@ -149,7 +158,7 @@ class StreamReply:
         *,
         keep_back: Collection[Why] = (),
         earlier: EarlierTry | None = None,
-        listener: Listener | None = None,
+        listener: Callable[[Iterable[Event]], None] | None = None,
     ) -> None:
         self._engine = engine
         self._writer = writer
@@ -175,6 +184,9 @@ class StreamReply:
         self._earlier = earlier
         self._listener = listener
         self._ending: tuple[Event, ...] = ()
+        # The events of a whole answer, or None for a stream.
+        self._answered: tuple[Event, ...] | None = None
+        self._choices = 0
         self.silence: Why | None = None
         self.started = False
         self.failure: ProxyError | None = None
@@ -347,19 +359,46 @@ class StreamReply:
                     break
         except Exception as error:  # a defect of the writer; keep what was written before
             self._on_crash(error)
-            self._break_off(InternalError("the proxy failed while it wrote the reply; its log says why"))
+            self._break_off(InternalError(_WRITER_FAILED))
         return b"".join(written)
+
+    def receive_answer(self, body: bytes, answer: JsonObject) -> None:
+        """Take a whole answer and its bytes. `finish` returns the reply, because all of it may be withheld."""
+        self._all_came = True
+        self._unsent.change()
+        self._usage = as_object(answer.get("usage"))
+        joined = None if self._earlier is None else self._earlier.joined(answer)
+        if joined is not None:
+            body, answer = dump_json(joined), joined
+        self._choices = len(objects_in(answer["choices"]))
+        self._content.observe_body(answer)
+        self._writer.observe_chunk(Chunk(answer, body, streamed=False))
+        usage = as_object(answer.get("usage"))
+        chunks = [as_chunk({key: value for key, value in answer.items() if key != "usage"})]
+        if usage:
+            chunks.append(Chunk({"choices": [], "usage": usage}, b"", streamed=False))
+        events = tuple(self._guarded(lambda: [event for chunk in chunks for event in self._engine.feed(chunk)]))
+        if events and isinstance(events[-1], Failed):
+            self._fail(events[-1].error)
+        self._answered = events
 
     def finish(self) -> bytes:
         """Take the proper end of the upstream's body and return the end of the reply, unless it is withheld."""
         written = self._leave_lane() + self._rest()
         if self.failure is not None:
             return written
+        if self._answered is not None:
+            written += self._writer.begin(self._choices)
         if self._state is _READING:
             written += self._written(self._last_events())
         if self.withheld:
             return written
-        return written + self._end()
+        written += self._end()
+        if self._answered is not None and self._state is State.FAILED:
+            # Nothing of the answer was sent, so its error can become an HTTP status.
+            self.started = False
+            return b""
+        return written
 
     def _rest(self) -> bytes:
         """Return the client's bytes for an event that the end of the body completes."""
@@ -377,7 +416,8 @@ class StreamReply:
         """Return the withheld end, with `call` in place of the broken call."""
         broken = self._engine.broken_call
         assert broken is not None, "only a broken call is replaced"
-        return self._written(events_instead(broken, call, usage)) + self._end()
+        kept = self._ending[: _first_end(self._ending)]
+        return self._written((*kept, *events_instead(broken, call, usage))) + self._end()
 
     def _end(self) -> bytes:
         """Return the end of the reply. A reply in PASSING ends the way the upstream ended it."""
@@ -387,11 +427,14 @@ class StreamReply:
             return self._writer.end()
         except ProxyError as error:
             self._fail(error)
-            return b""
+        except Exception as error:  # a defect of the writer
+            self._on_crash(error)
+            self._fail(InternalError(_WRITER_FAILED))
+        return b""
 
     def _last_events(self) -> tuple[Event, ...]:
         """Return the engine's last events, without the withheld ones."""
-        events = tuple(self._guarded(lambda: self._engine.finish(done=self.done)))
+        events = (*(self._answered or ()), *self._guarded(lambda: self._engine.finish(done=self.done)))
         self._content.observe(events)
         if self._state is _READING:
             self._state = State.ENDED
@@ -404,11 +447,13 @@ class StreamReply:
     def _without_end(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """Keep the end in `_ending` and return the events before it.
 
-        Reasoning that is still open in the text is closed, because another try's text may follow. After a broken call
-        only a call or the withheld end follows.
+        All of a whole answer is kept. Reasoning that is still open in the text is closed, because another try's text
+        may follow. After a broken call only a call or the withheld end follows.
         """
-        # If the engine failed, there is no end.
-        at = next((number for number, event in enumerate(events) if is_end(event)), len(events))
+        if self._answered is not None:
+            self._ending = events
+            return ()
+        at = _first_end(events)
         self._ending = events[at:]
         if self.silence is Why.BROKEN:
             return events[:at]
@@ -519,7 +564,7 @@ class StreamReply:
             if not (self._content.answered or self._state in (State.ENDED, State.FAILED)):
                 self._content.observe((event,))
             if self._listener is not None:
-                self._listener.observe((event,))
+                self._listener((event,))
             out.append(data)
         return b"".join(out)
 
@@ -539,3 +584,8 @@ class StreamReply:
         self.failure = _detached(error)
         self._events.clear()
         self._state = State.FAILED if self._state is _PASSING or self._state is State.FAILED else State.BROKEN_OFF
+
+
+def _first_end(events: tuple[Event, ...]) -> int:
+    """Return the position of the first event of a reply's end, or the number of events if there is no end."""
+    return next((at for at, event in enumerate(events) if is_end(event)), len(events))

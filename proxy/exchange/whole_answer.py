@@ -6,80 +6,64 @@ default. Its answer is a stream if the client asked for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable
 
 from proxy.dialects.base import Dialect, Writer
-from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.request import ChatRequest, count_tool_results
-from proxy.engine.engine import Engine, says_usage, with_thought_tokens
-from proxy.engine.events import Chunk, Event, Failed, Usage
+from proxy.engine.engine import Engine
+from proxy.engine.events import Chunk, Event, Unchanged, Usage
 from proxy.engine.task import Task
-from proxy.json import JsonObject, as_object, dump_json
+from proxy.errors import ProxyError
+from proxy.exchange.reply_stream import StreamReply, log_crash
+from proxy.json import JsonObject, dump_json
 from proxy.notations.thoughts import Thoughts
 
 
-class Listener(Protocol):
-    """An observer of a reply's events."""
+class AnswerWriter(Writer):
+    """Collects the events of a whole answer, and returns the answer in the client's dialect at the end."""
 
-    def observe(self, events: Iterable[Event]) -> None:
-        """Observe the next events of the engine."""
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._body, self._answer = b"", JsonObject()
+        self._events: list[Event] = []
+
+    def observe_chunk(self, chunk: Chunk) -> None:
+        """Take the answer as the model server sent it."""
+        self._body, self._answer = chunk.raw, chunk.body
+
+    def write(self, event: Event) -> bytes:
+        """Collect an event. Token counts replace those of the answer."""
+        content = event.events[0] if isinstance(event, Unchanged) and event.events else event
+        if not isinstance(content, Usage):
+            self._events.append(event)
+        elif content.usage != self._answer.get("usage"):
+            self._answer = {**self._answer, "usage": {**content.usage}}
+            self._body = dump_json(self._answer)
+        return b""
+
+    def end(self) -> bytes:
+        """Return the answer. Raises the error of a reply that is not a success."""
+        return self._dialect.complete_answer(self._body, self._answer, self._events)
+
+    def error(self, error: ProxyError) -> bytes:
+        """Return nothing: the error becomes an HTTP status."""
+        return b""
+
+    def heartbeat(self) -> bytes:
+        """Return nothing: nothing is sent before the answer."""
+        return b""
 
 
-def read_events(
-    answer: JsonObject, engine: Engine, listeners: Iterable[Listener], count: Callable[[str], int] = lambda _: 0
-) -> tuple[JsonObject, tuple[Event, ...]]:
-    """Return a whole answer and its events.
-
-    Its usage includes the tokens of reasoning separated from the text. `count` returns their number, or 0 if unknown.
-    """
-    usage = as_object(answer.get("usage"))
-    chunk = as_chunk({key: value for key, value in answer.items() if key != "usage"})
-    events = (*engine.feed(chunk), *engine.finish(done=True))
-    for each in listeners:
-        each.observe(events)
-    thoughts = engine.thoughts if says_usage(Chunk({"usage": usage}, b"")) else ""
-    tokens = count(thoughts) if thoughts else 0
-    return ({**answer, "usage": with_thought_tokens(usage, tokens)} if tokens else answer), events
-
-
-def answer_as_answer(
-    body: bytes, answer: JsonObject, engine: Engine, dialect: Dialect, *listeners: Listener
+def write_answer(
+    body: bytes, answer: JsonObject, engine: Engine, writer: Writer, on_crash: Callable[[Exception], None]
 ) -> bytes:
-    """Return a whole answer in the client's dialect, and pass its events to `listeners`.
-
-    Raises the error of a `Failed` event.
-    """
-    return dialect.complete_answer(body, *read_events(answer, engine, listeners))
-
-
-def answer_as_stream(answer: JsonObject, engine: Engine, writer: Writer, *listeners: Listener) -> bytes:
-    """Return a whole answer as a stream, and pass its events to `listeners`.
-
-    Raises the error of a `Failed` event.
-    """
-    return as_stream(*read_events(answer, engine, listeners), writer)
-
-
-def as_stream(answer: JsonObject, events: Iterable[Event], writer: Writer) -> bytes:
-    """Return a whole answer with these events as a stream. Raises the error of a `Failed` event."""
-    writer.observe_chunk(Chunk(answer, b"", streamed=False))
-    for event in events:
-        if isinstance(event, Failed):
-            raise event.error
-    usage = answer.get("usage")
-    counts = (Usage(usage),) if isinstance(usage, dict) else ()
-    begun = writer.begin(len(answer["choices"]) if isinstance(answer["choices"], list) else 1)
-    return begun + b"".join(writer.write(event) for event in (*events, *counts)) + writer.end()
-
-
-def in_dialect(
-    body: bytes, answer: JsonObject, events: tuple[Event, ...], dialect: Dialect, *, stream: bool
-) -> bytes:
-    """Return a whole answer with these events for the client: as a stream, or as `body` if nothing differs."""
-    if stream:
-        return as_stream(answer, events, dialect.writer(expand=True))
-    return dialect.complete_answer(body, answer, events)
+    """Return a whole answer as the writer encodes it. `body` are its bytes. Raises the error of a reply that failed."""
+    reply = StreamReply(engine, writer, on_crash)
+    reply.receive_answer(body, answer)
+    written = reply.finish()
+    if reply.failure is not None:
+        raise reply.failure
+    return written
 
 
 def limit_answer(request: ChatRequest, limit: int, repeat: tuple[str, int], most: int) -> JsonObject | None:
@@ -114,5 +98,5 @@ def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -
     """Return the loop guard's answer in the client's dialect, streamed or whole."""
     # For dialects with a separate field for reasoning.
     engine = Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
-    answer, events = read_events(answer, engine, ())
-    return in_dialect(dump_json(answer), answer, events, dialect, stream=stream)
+    writer = dialect.writer() if stream else AnswerWriter(dialect)
+    return write_answer(dump_json(answer), answer, engine, writer, log_crash)

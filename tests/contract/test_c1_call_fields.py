@@ -22,7 +22,7 @@ from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_stream
+from tests.support.answers import answer_as_stream
 from tests.support.each_case import each_case
 from tests.support.helpers import OFFERED, SEED, delta, event_bytes, offered, piece, random_cut
 
@@ -53,7 +53,7 @@ def bytes_that_came(entries: list[dict[str, Any]]) -> bytes:
 def relayed(entries: list[dict[str, Any]], *, flush: bool = False, **task: Any) -> bytes:
     """Return the output for a stream of these `choices` entries; `flush`: nothing may be held for long."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, **task))
-    stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
+    stream = StreamReply(engine, DIALECT.writer(), crashed)
     sent = b""
     for entry in entries:
         sent += stream.receive(bytes_that_came([entry]).removesuffix(DONE))
@@ -177,7 +177,7 @@ def test_a_field_is_sent_with_its_piece() -> None:
 def test_fields_of_a_held_call_count_towards_the_limit() -> None:
     """C7: a server that only sends fields cannot exhaust the memory."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, max_held=1000))
-    stream = StreamReply(engine, DIALECT.writer(expand=False), crashed)
+    stream = StreamReply(engine, DIALECT.writer(), crashed)
     for number in range(12):
         stream.receive(event_bytes({"choices": [delta(tool_calls=[signed(0, "", "", "a", mark=str(number) * 100)])]}))
     assert "max_held" in str(stream.failure)
@@ -243,7 +243,7 @@ def test_in_a_whole_answer_they_are_kept(name: str) -> None:
 def test_in_a_stream_from_a_whole_answer_they_are_kept(name: str, parsed: bool) -> None:
     answer, wanted = WHOLE[name]
     engine = Engine(Task(tools=offered(*OFFERED) if parsed else None, seed=SEED))
-    pieces = pieces_in(answer_as_stream(answer, engine, DIALECT.writer(expand=True)))
+    pieces = pieces_in(answer_as_stream(answer, engine, DIALECT.writer()))
     assert fields_in(pieces) == fields_in([{"index": 0, **each} for each in wanted])
 
 
@@ -252,7 +252,7 @@ def test_messages_drops_them(name: str) -> None:
     """The Messages API has no field for them. Nothing else changes."""
 
     def sent(entries: list[dict[str, Any]]) -> bytes:
-        writer = MessagesDialect(ReplyOptions("m")).writer(expand=False)
+        writer = MessagesDialect(ReplyOptions("m")).writer()
         stream = StreamReply(Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=True)), writer, crashed)
         given = stream.receive(bytes_that_came(entries)) + stream.finish()
         assert stream.failure is None

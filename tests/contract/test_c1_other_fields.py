@@ -15,7 +15,7 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_stream
+from tests.support.answers import answer_as_stream
 from tests.support.helpers import OFFERED, SEED, call_json, delta, event_bytes, offered, piece, random_cut
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,7 @@ def read(sent: bytes) -> list[dict[str, Any]]:
 def reply(chunks: list[dict[str, Any]], *, ordered: bool = False, flush: bool = False) -> list[dict[str, Any]]:
     """Return the output chunks for a stream of these chunks."""
     stream = StreamReply(
-        Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=ordered)), DIALECT.writer(expand=False), _crashed
+        Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=ordered)), DIALECT.writer(), _crashed
     )
     sent = b""
     for body in chunks:
@@ -216,7 +216,7 @@ def test_a_stream_from_a_whole_answer_has_its_other_fields(content: str, count: 
     entries = [marks.entry(delta(n, "stop", content=content)) for n in range(count)]
     answer = marks.body(*({**entry, "message": entry.pop("delta")} for entry in entries))
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
-    sent = read(answer_as_stream(answer, engine, DIALECT.writer(expand=True)))
+    sent = read(answer_as_stream(answer, engine, DIALECT.writer()))
     assert sorted(marks_in(sent)) == marks.given
     assert {body["object"] for body in sent} == {"chat.completion.chunk"}
     assert as_chunk(answer).body["choices"] != answer["choices"]

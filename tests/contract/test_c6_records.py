@@ -20,7 +20,6 @@ from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import InternalError
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from proxy.notations.toolset import read_tools
 from proxy.repair.arguments import FORMS
 from proxy.repair.record import KINDS
@@ -31,6 +30,7 @@ from tests.contract.test_c3_negative import TOOLS
 from tests.contract.test_c9_slices import DAMAGE
 from tests.failures.test_recordings import FOLDER, STREAMS, WHOLES, tools_for
 from tests.failures.test_text_formats import ROWS as FORMATS
+from tests.support.answers import answer_as_answer
 from tests.support.client_view import ROLE, wire
 from tests.support.each_case import each_case
 from tests.support.helpers import calls, ends, new_engine, piece, random_cut, received, says
@@ -212,7 +212,7 @@ def test_if_it_raises_a_translated_reply_ends_in_an_error(each: Any) -> None:
         for step in ("feed", "finish"):
             engine, crashes = row.engine(), Crashes()
             Raises(engine, step, 1 if step == "feed" else 0)
-            one = StreamReply(engine, each.dialect().writer(expand=False), crashes.append)
+            one = StreamReply(engine, each.dialect().writer(), crashes.append)
             told = each.client.stream(sent(row.body([row.text]), one))
             assert isinstance(one.failure, InternalError) and len(crashes) == 1
             assert told.failed

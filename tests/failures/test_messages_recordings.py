@@ -15,9 +15,9 @@ from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from tests.failures import test_recordings
 from tests.failures.test_recordings import SAID, SWALLOWED, fail, gathered, through, tools_for
+from tests.support.answers import answer_as_answer
 from tests.support.helpers import random_cut
 from tests.support.messages_checker import check_message, check_stream
 
@@ -34,7 +34,7 @@ def engine_for(name: str) -> Engine:
 
 def as_messages(name: str, parts: Iterable[bytes]) -> bytes:
     """Return a Messages client's bytes for a recorded chat stream that arrives in these parts."""
-    reply = StreamReply(engine_for(name), MessagesDialect(ReplyOptions("m")).writer(expand=False), fail)
+    reply = StreamReply(engine_for(name), MessagesDialect(ReplyOptions("m")).writer(), fail)
     given = b"".join(reply.receive(part) for part in parts)
     given += b"" if reply.failure else reply.finish()
     return given + (reply.fail(reply.failure) if reply.failure else b"")

@@ -20,9 +20,9 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
 from proxy.notations.toolset import ToolSet
 from tests.support import translated
+from tests.support.answers import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
     OFFERED,
     calls,
@@ -154,7 +154,7 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
         _fixes(engine),
         engine.empty_calls,
     )
-    told = _got(answer_as_stream(read, again, ChatWriter(_options(), expand=True)), again)
+    told = _got(answer_as_stream(read, again, ChatWriter(_options())), again)
     assert replace(told, text=told.text.strip()) == replace(got, text=got.text.strip())
     translated.check_answers(read, lambda: _engine(**task), got.reply)
     return got

@@ -84,7 +84,7 @@ def _content(events: Iterable[Event]) -> Iterable[ContentEvent]:
 
 def streamed(row: Row) -> list[Any]:
     """Return the events of the client's stream; a raised error is the last of them."""
-    writer, sent = dialect_of(row).writer(expand=False), b""
+    writer, sent = dialect_of(row).writer(), b""
     try:
         for said in row["in"]:
             sent += _written(writer, said)

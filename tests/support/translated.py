@@ -17,9 +17,9 @@ from proxy.dialects.responses import writer as responses
 from proxy.dialects.responses.writer import ResponsesDialect, echo
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from proxy.json import JsonObject
 from tests.support import dialects
+from tests.support.answers import answer_as_answer
 from tests.support.dialects import Told
 
 # A token limit so low that a truncated answer was truncated by it.
@@ -65,7 +65,7 @@ class Translating:
 
     def sent(self, parts: Iterable[bytes], engine: Engine) -> bytes:
         """Return the client's stream for these bytes of a model server."""
-        reply = StreamReply(engine, self.dialect().writer(expand=False), _crashed)
+        reply = StreamReply(engine, self.dialect().writer(), _crashed)
         given = b"".join(map(reply.receive, parts))
         if reply.failure is None:
             given += reply.finish()

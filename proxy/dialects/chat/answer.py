@@ -38,9 +38,6 @@ from proxy.engine.whole_messages import delta_of, with_text
 from proxy.errors import UpstreamBroken, refusal
 from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_upstream, objects_in
 
-# The fields of a message with output of the model.
-_SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "thinking", "refusal")
-
 
 @dataclass(frozen=True, slots=True)
 class ChatDialect:
@@ -50,9 +47,9 @@ class ChatDialect:
     verbatim: ClassVar[bool] = True
     keeps: ClassVar[bool] = False
 
-    def writer(self, *, expand: bool) -> ChatWriter:
-        """Return a writer for one stream. `expand`: also encode unchanged events."""
-        return ChatWriter(self.options, expand=expand)
+    def writer(self) -> ChatWriter:
+        """Return a writer for one stream."""
+        return ChatWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return the answer made from the events: the bytes of `body` if nothing differs."""
@@ -121,15 +118,6 @@ def _with_message(entry: Json) -> Json:
     if said == entry.get("message"):
         return entry
     return {**{name: value for name, value in entry.items() if name != "text"}, "message": said}
-
-
-def says_nothing(answer: JsonObject) -> bool:
-    """Return whether an answer used tokens but has no output: a server's parser may have swallowed a call."""
-    tokens = as_object(answer.get("usage")).get("completion_tokens")
-    if not isinstance(tokens, int) or tokens <= 1:
-        return False
-    messages = [as_object(entry.get("message")) for entry in entries(answer)]
-    return not any(message.get(key) for message in messages for key in _SAYS)
 
 
 def as_chunk(answer: JsonObject) -> Chunk:

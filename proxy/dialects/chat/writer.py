@@ -59,18 +59,14 @@ class ChatOptions:
 
 
 class ChatWriter(Writer):
-    """Encodes internal events as chat-completion chunks.
-
-    `expand`: also encode unchanged events, because they did not arrive as chunks.
-    """
+    """Encodes internal events as chat-completion chunks."""
 
     verbatim = True
 
-    __slots__ = ("_expand", "_last", "_moved", "_opened", "_options", "_reasoning", "_roles", "_spoke")
+    __slots__ = ("_last", "_moved", "_opened", "_options", "_reasoning", "_roles", "_spoke")
 
-    def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
+    def __init__(self, options: ChatOptions) -> None:
         self._options = options
-        self._expand = expand
         self._last: JsonObject = {}
         self._reasoning = APART
         self._opened: CallOpened | None = None
@@ -95,7 +91,7 @@ class ChatWriter(Writer):
 
     def passes(self, around: bytes) -> bool:
         """Return whether events with these bytes around their text are sent verbatim."""
-        changes = self._expand or self._options.calls_as_text or any(self._roles.values()) or self._moved
+        changes = self._options.calls_as_text or any(self._roles.values()) or self._moved
         return not changes and self._is_clean(around)
 
     def comment(self, raw: bytes) -> bytes:
@@ -157,7 +153,7 @@ class ChatWriter(Writer):
     def _passed(self, event: Unchanged) -> bytes:
         options = self._options
         self._spoke = True
-        if self._expand:
+        if not event.raw:  # it did not arrive as a chunk
             return b"".join(map(self._written, event.events))
         if not options.usage and event.events and all(isinstance(inner, Usage) for inner in event.events):
             return b""  # a chunk with only the token counts

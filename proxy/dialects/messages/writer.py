@@ -64,8 +64,8 @@ class MessagesDialect:
     verbatim: ClassVar[bool] = False
     keeps: ClassVar[bool] = False
 
-    def writer(self, *, expand: bool) -> MessagesWriter:
-        """Return a writer for one stream. `expand` has no effect: every event is encoded anyway."""
+    def writer(self) -> MessagesWriter:
+        """Return a writer for one stream."""
         return MessagesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:

@@ -383,8 +383,8 @@ class ResponsesDialect:
         """Whether the response is stored."""
         return self.options.keep is not None
 
-    def writer(self, *, expand: bool) -> ResponsesWriter:
-        """Return a writer for one stream. `expand` has no effect: every event is encoded anyway."""
+    def writer(self) -> ResponsesWriter:
+        """Return a writer for one stream."""
         return ResponsesWriter(self.options)
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:

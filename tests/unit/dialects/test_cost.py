@@ -24,7 +24,7 @@ from tests.support.helpers import new_engine, offered
 
 EVENTS = 300
 WRITERS: dict[str, Callable[[], Writer]] = {
-    "chat": lambda: ChatDialect(ChatOptions("m", usage=True, clean=StripFields())).writer(expand=False),
+    "chat": lambda: ChatDialect(ChatOptions("m", usage=True, clean=StripFields())).writer(),
     "messages": lambda: MessagesWriter(MessagesOptions("m")),
     "responses": lambda: ResponsesWriter(ResponsesOptions("a" * 24, {"model": "m"})),
 }

@@ -9,8 +9,7 @@ import pytest
 
 from proxy.engine.engine import Engine
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text
-from proxy.engine.lane import ANY_TEXT, IN_STRING, CallTemplate, Lane, Template, lane_of, learn, unescaped
-from proxy.engine.reading import CallDelta
+from proxy.engine.lane import ANY_TEXT, IN_STRING, Lane, Template, lane_of, learn, unescaped
 from proxy.engine.task import Task
 from tests.support.helpers import calls, delta, ends, new_engine, piece, says
 from tests.support.helpers import chunk as spaced
@@ -20,7 +19,7 @@ AFTER = b'"}}]}\n\n'
 
 
 def template(before: bytes = BEFORE, after: bytes = AFTER, *, reasoning: bool = False) -> Template:
-    return Template(before, after, 0, reasoning)
+    return Template(before, after, Reasoning(0, "") if reasoning else Text(0, ""))
 
 
 def lane(before: bytes = BEFORE, after: bytes = AFTER) -> Lane:
@@ -89,7 +88,7 @@ def counted(text: str, tokens: int) -> bytes:
 
 def counting() -> Lane:
     first = says("a")
-    learnt = learn(type(first)(first.body, counted("a", 1)), 0, "a", reasoning=False)
+    learnt = learn(type(first)(first.body, counted("a", 1)), Text(0, "a"))
     assert learnt is not None and learnt.counts is not None
     made = lane_of(learnt, ANY_TEXT)
     assert made is not None
@@ -119,7 +118,7 @@ def test_of_those_that_count_all_else_is_left_too(body: bytes) -> None:
 
 def test_what_counts_and_has_no_end_has_no_lane() -> None:
     first = says("a")
-    learnt = learn(type(first)(first.body, counted("a", 1)[:-1]), 0, "a", reasoning=False)
+    learnt = learn(type(first)(first.body, counted("a", 1)[:-1]), Text(0, "a"))
     assert learnt is not None and lane_of(learnt, ANY_TEXT) is None
 
 
@@ -156,7 +155,7 @@ def test_the_texts_joined_are_one_event_of_the_engine() -> None:
     assert lane().events(rb"a\nb") == (Text(0, "a\nb"),)
     thought = lane_of(template(reasoning=True), ANY_TEXT)
     assert thought is not None and thought.events(b"hm") == (Reasoning(0, "hm"),)
-    call = lane_of(CallTemplate(BEFORE, AFTER, 1, 2, CallDelta()), IN_STRING)
+    call = lane_of(Template(BEFORE, AFTER, CallArguments(1, 2, "")), IN_STRING)
     assert call is not None and call.events(rb"\\n") == (CallArguments(1, 2, "\\n"),)
 
 
@@ -167,7 +166,7 @@ def chunk(text: str, *, blanks: bool = False, key: str = "content", **extra: obj
 
 
 def learnt(text: str = "one", *, blanks: bool = False) -> Template:
-    template = learn(chunk(text, blanks=blanks), 0, text, reasoning=False)
+    template = learn(chunk(text, blanks=blanks), Text(0, text))
     assert template is not None
     return template
 
@@ -208,7 +207,7 @@ def counting_chunk(text: str, tokens: int, **more: object) -> Chunk:
 
 def test_the_numbers_of_a_usage_may_differ() -> None:
     first = counting_chunk("one", 1)
-    template = learn(first, 0, "one", reasoning=False)
+    template = learn(first, Text(0, "one"))
     assert template is not None
     assert text_in(template, counting_chunk("two", 12345).raw) == b"two"
     for other in (
@@ -225,7 +224,7 @@ def test_the_numbers_of_a_usage_may_differ() -> None:
 
 def test_an_event_shorter_than_its_own_frame_gives_none() -> None:
     """Before and after may overlap in the bytes."""
-    template = Template(b'data: {"a":"', b'"a":"\n\n', 0, False)
+    template = Template(b'data: {"a":"', b'"a":"\n\n', Text(0, ""))
     assert text_in(template, b'data: {"a":"\n\n') is None
 
 
@@ -241,7 +240,7 @@ def test_an_event_shorter_than_its_own_frame_gives_none() -> None:
     ],
 )
 def test_what_does_not_tell_where_its_text_stands_teaches_nothing(given: Chunk, text: str) -> None:
-    assert learn(given, 0, text, reasoning=False) is None
+    assert learn(given, Text(0, text)) is None
 
 
 # The lane of a call that is held.

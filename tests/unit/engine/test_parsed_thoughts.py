@@ -16,9 +16,9 @@ from proxy.dialects.chat.writer import ChatOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from proxy.healing.families import FAMILIES
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
+from tests.support.answers import answer_as_answer
 from tests.support.helpers import SEED, calls, chunk, delta, ends, offered, piece, random_cut, received, says
 
 CORPORA = Path(__file__).parents[2] / "corpora"
@@ -62,7 +62,7 @@ def streams(field: str) -> Iterator[list[bytes]]:
 
 def relayed(parts: list[bytes], thoughts: Thoughts | None) -> bytes:
     engine = Engine(Task(tools=offered(), seed=SEED, thoughts=thoughts))
-    reply = StreamReply(engine, CHAT.writer(expand=False), fails)
+    reply = StreamReply(engine, CHAT.writer(), fails)
     return b"".join([*map(reply.receive, parts), reply.finish()])
 
 

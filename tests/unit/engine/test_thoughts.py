@@ -17,10 +17,10 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
-from proxy.exchange.whole_answer import answer_as_answer
 from proxy.healing.families import FAMILIES, Family
 from proxy.json import JsonObject
 from proxy.notations.thoughts import THINK, Section, Thoughts
+from tests.support.answers import answer_as_answer
 from tests.support.each_case import each_case
 from tests.support.helpers import (
     SEED,
@@ -252,7 +252,7 @@ def test_what_a_chunk_says_beside_a_thought_leaves_once() -> None:
     """C1."""
     odd = chunk({**delta(content="<think>a</think>b"), "token_ids": [1]}, usage={"completion_tokens": 3})
     engine = new_engine(thoughts=Thoughts())
-    writer = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)).writer(expand=False)
+    writer = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)).writer()
     reply = StreamReply(engine, writer, lambda error: None)
     data = reply.receive(odd.raw + ends().raw + b"data: [DONE]\n\n") + reply.finish()
     assert (data.count(b"token_ids"), data.count(b"completion_tokens")) == (1, 1)

@@ -14,7 +14,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import InternalError, LimitExceeded, UpstreamBroken
 from proxy.exchange.reply_stream import MAX_KEPT, StreamReply, UnsentEvents
-from proxy.exchange.whole_answer import answer_as_answer, answer_as_stream
+from tests.support.answers import answer_as_answer, answer_as_stream
 from tests.support.helpers import (
     all_cuts,
     call_json,
@@ -175,7 +175,7 @@ def test_too_many_calls_of_a_whole_answer_are_a_failure() -> None:
     with pytest.raises(UpstreamBroken, match="more than 1"):
         answer_as_answer(body, read_whole(body), new_engine(max_calls=1), ChatDialect(options()))
     with pytest.raises(UpstreamBroken, match="more than 1"):
-        answer_as_stream(read_whole(body), new_engine(max_calls=1), ChatWriter(options(), expand=True))
+        answer_as_stream(read_whole(body), new_engine(max_calls=1), ChatWriter(options()))
 
 
 class Raises:

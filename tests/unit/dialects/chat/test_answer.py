@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild, says_nothing
+from proxy.dialects.chat.answer import ChatDialect, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken, UpstreamRefused
-from tests.support.helpers import RECORDINGS, SEED, call_json, offered
+from proxy.exchange.reply_stream import StreamReply
+from proxy.exchange.whole_answer import AnswerWriter
+from tests.support.helpers import RECORDINGS, SEED, call_json, new_engine, offered
 
 LS = '{"command": "ls"}'
 WEAK = call_json("bash", command="ls")
@@ -198,7 +201,11 @@ def test_the_one_chunk_says_all_of_the_answer() -> None:
     ],
 )
 def test_an_answer_that_used_tokens_and_holds_nothing_is_told_from_others(body: bytes, nothing: bool) -> None:
-    assert says_nothing(read_whole(body)) is nothing
+    writer = AnswerWriter(ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)))
+    reply = StreamReply(new_engine(), writer, lambda error: pytest.fail(repr(error)))
+    reply.receive_answer(body, read_whole(body))
+    reply.finish()
+    assert reply.swallowed is nothing
 
 
 @pytest.mark.parametrize("parsed", [True, False])

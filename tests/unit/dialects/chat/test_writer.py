@@ -34,9 +34,9 @@ CLEAN = StripFields(
 )
 
 
-def writer(*, usage: bool = True, clean: StripFields | None = None, expand: bool = False, **given: Any) -> ChatWriter:
+def writer(*, usage: bool = True, clean: StripFields | None = None, **given: Any) -> ChatWriter:
     options = ChatOptions(model="asked", usage=usage, clean=clean or StripFields(), **given)
-    made = ChatWriter(options, expand=expand)
+    made = ChatWriter(options)
     # The role went with an earlier chunk.
     made.write(Unchanged(b"", ()))
     return made
@@ -142,9 +142,9 @@ def test_what_opens_and_ends_a_stream_is_the_role_and_the_marker() -> None:
     assert one.end() == b"data: " + DONE + b"\n\n"
 
 
-def test_an_expanded_event_is_said_anew() -> None:
+def test_an_event_without_bytes_is_encoded() -> None:
     said = (Reasoning(0, "so"), Text(0, "a"), Finished(0, "stop", ends()), Usage(COUNTS))
-    found = bodies(writer(expand=True).write(Unchanged(b"", said)))
+    found = bodies(writer().write(Unchanged(b"", said)))
     assert [body["choices"][0]["delta"] for body in found[:3]] == [{"reasoning_content": "so"}, {"content": "a"}, {}]
     assert found[2]["choices"][0]["finish_reason"] == "stop"
     assert found[3]["usage"] == COUNTS

@@ -35,10 +35,10 @@ def test_heartbeats_begin_the_response_and_repeat_it() -> None:
 def test_a_second_try_goes_on_where_the_heartbeats_stopped(beats: int) -> None:
     """What the first one would have said besides never left."""
     dialect = ResponsesDialect(options(progress=Progress()))
-    first = dialect.writer(expand=False)
+    first = dialect.writer()
     data = b"".join(first.heartbeat() for _ in range(beats))
     first.write(Text(0, "never sent"))
-    second = dialect.writer(expand=True)
+    second = dialect.writer()
     data += second.write(Text(0, "a")) + second.end()
     assert text_of(check_stream(data)) == "a"
 
