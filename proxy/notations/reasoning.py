@@ -9,7 +9,6 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.held import BLANKS, HeldText, Kind, OpenThought
-from proxy.notations.judge import Judge
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, end_of
 from proxy.notations.stream import Channel
@@ -152,7 +151,7 @@ class ReasoningText(HeldText):
                     if not self.final:
                         return start
                     self._kind = Kind.STRONG
-                    Judge(reader, self._copies).check(calls, self._place(start, end, weak=True))
+                    self._judge(reader.source, start).check(calls, start, end, weak=True)
                     self.leave(start)
                     self._take(calls, len(self.text), weak=True)
                     return len(self.text)
