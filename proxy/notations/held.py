@@ -13,10 +13,9 @@ from proxy.notations.calls import Call, closed_calls
 from proxy.notations.copies import Copies
 from proxy.notations.judge import Judge, Listing, StringGoesOn
 from proxy.notations.rows import RowReader
-from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, any_tag, reply_start, row_name, weak_tag
+from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, reply_start, row_name, weak_tag
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Channel, Found, Piece, Stream
-from proxy.notations.surroundings import JsonStrings
 from proxy.notations.tags import CALL_TAG
 from proxy.notations.thoughts import Thoughts, marks_of
 from proxy.notations.toolset import ToolSet
@@ -117,7 +116,6 @@ class HeldText(Stream):
         # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self.separate(thoughts)
-        self._json = JsonStrings()
         self._behind_call = self._begun = self._found_any = self._stripped = False
         # The model invents the client's turn or the result of its call.
         self._made_up = False
@@ -130,7 +128,6 @@ class HeldText(Stream):
         names = self._tools.names
         self._marks = marks_of(thoughts.markers if thoughts else ())
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
-        self._any_tag = any_tag(names, self._marks)
         self._unknown = thoughts is not None and thoughts.unknown
         self._begun_by_prompt = thoughts.begun if thoughts else ""
         self._thought: OpenThought | None = None
@@ -366,7 +363,8 @@ class HeldText(Stream):
             return at
         end = json_end(text, at)
         if end < 0:
-            self._json.begin(self.base + at)
+            self.see(at)
+            self.prose.json = True
         return max(end, at)
 
     def _give_up(self) -> None:
