@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from proxy.json import Json, JsonObject
@@ -23,9 +22,9 @@ MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
 # The possible end of a JSON string and of the brackets around it.
 _STRING_END = re.compile(r"[\"']\s*[}\]]")
-# Keywords of an object's schema next to its properties.
-_BESIDE = {"$schema", "$id", "$defs", "definitions", "type", "required", "additionalProperties", "description", "title"}
-_BESIDE |= {"strict", "default", "examples"}
+# Keywords of an object's schema.
+_KEYWORDS = {"$schema", "$id", "$defs", "$comment", "definitions", "type", "properties", "required", "description"}
+_KEYWORDS |= {"additionalProperties", "title", "strict", "default", "examples"}
 # Names of types in JSON Schema and in programming languages.
 _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dict", "map", "any", "none"}
 # Keywords that describe a value, with the type of their own values.
@@ -204,28 +203,18 @@ def is_definition(arguments: JsonObject, tool: Tool) -> bool:
 
     {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
     """
-    return _is_schema(arguments, tool.properties.keys()) or _are_schemas(arguments, tool)
-
-
-def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
-    """Return whether this is the schema of an object, not arguments of a tool with the keys `own`."""
-    if {"type", "properties"} & schema.keys() <= {*own}:
+    own, listed = tool.properties.keys(), arguments.get("properties")
+    is_object = "type" in own or str(arguments.get("type", "object")).casefold() == "object"
+    says_object = is_object and "type" in arguments.keys() - own
+    lists = is_object and isinstance(listed, dict) and all(isinstance(each, dict) for each in listed.values())
+    if lists and says_object:
+        return True
+    lists = lists and "properties" not in own
+    about = _KEYWORDS if lists else _KEYWORDS - own - {"properties"}
+    others = {key: value for key, value in arguments.items() if key not in about}
+    if not all(map(_describes, others.values())):
         return False
-    if "type" in schema and str(schema["type"]).casefold() != "object":
-        return False
-    properties = schema.get("properties", {})
-    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
-        return False
-    return {"type", "properties"} <= schema.keys() or schema.keys() - {"properties"} <= _BESIDE
-
-
-def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:
-    """Return whether every value describes its parameter, and at least one cannot be an argument."""
-    about = _BESIDE - tool.properties.keys()
-    described = {key: value for key, value in arguments.items() if key not in about}
-    if not all(map(_describes, described.values())):
-        return False
-    return any(_cannot_be(tool, key, value) for key, value in described.items())
+    return lists or says_object or any(_cannot_be(tool, key, value) for key, value in others.items())
 
 
 def _describes(value: Json) -> bool:
