@@ -56,8 +56,10 @@ _ESCAPED_TAG = re.compile(r"&(?:amp;)*(?:lt|#60|#x3c);[^\s=]", re.I)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
 _LINE_END = re.compile(r"(?<!\r)\r+\n")
-_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?) *\Z")
-_NUMBER = re.compile(r"[ \t]*\d+")
+# What differs within the prefixes of a listing: commit and author, numbers, signs and spaces.
+_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(?=\d+\) *\Z)")
+_NUMBER = re.compile(r"[:-]?[ \t]*\d+")
+_SIGN = re.compile(r"\A[+<>!|*-](?=[ \t0]|\Z)|(?<=0) *[+>:-]\Z| +")
 # The sign of a diff line. A line number may precede it, with or without spaces.
 _SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
@@ -301,8 +303,5 @@ def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor
 
 def _shape(prefix: str) -> str:
     """Return a prefix without its number, author and sign, so that prefixes of one listing are equal."""
-    blamed = _BLAME.match(prefix)
-    shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
-    shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
-    shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
-    return re.sub(r"(?<=0) +[+>-]?(?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)
+    shape = _SIGN.sub("", _NUMBER.sub("0", _BLAME.sub("", prefix)))
+    return shape or " " * bool(prefix)
