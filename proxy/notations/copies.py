@@ -54,10 +54,12 @@ _ESCAPED = re.compile(r"\\\"\s?[:,}]|[{:]\s?\\\"|>\\n|\\n<")
 _HTML_MARKS = str.maketrans(dict.fromkeys("<\"'", "\0"))
 _ESCAPED_TAG = re.compile(r"&(?:amp;)*(?:lt|#60|#x3c);[^\s=]", re.I)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_CONTROL = re.compile(r"((?:M-\^?.)+)|\^([@-_?])")
+_CONTROL = re.compile(r"(M-)?(?:\^([@-_?])|(?<=M-)(.))")
 _LINE_END = re.compile(r"(?<!\r)\r+\n")
-_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(\d+\) ?) *\Z")
-_NUMBER = re.compile(r"[ \t]*\d+")
+# What differs within the prefixes of a listing: commit and author, numbers, signs and spaces.
+_BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(?=\d+\) *\Z)")
+_NUMBER = re.compile(r"[:-]?[ \t]*\d+")
+_SIGN = re.compile(r"\A[+<>!|*-](?=[ \t0]|\Z)|(?<=0) *[+>:-] ?\Z| +")
 # The sign of a diff line. A line number may precede it, with or without spaces.
 _SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")
@@ -235,7 +237,7 @@ def _decoded(text: str) -> Iterator[str]:
         if _ESCAPED_TAG.search(text):
             yield html.unescape(text.replace("<", "\0"))
     if "$" in text and ("^" in text or "M-" in text):
-        yield _CONTROL.sub(_controlled, text)
+        yield _CONTROL.sub(_controlled, text).encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 def _parts_of_strings(text: str, mark: str) -> Iterator[str]:
@@ -248,14 +250,9 @@ def _parts_of_strings(text: str, mark: str) -> Iterator[str]:
 
 
 def _controlled(found: re.Match[str]) -> str:
-    """Return the characters that `cat -A` writes with `^` and `M-`."""
-    if found.group(2):
-        return chr(ord(found.group(2)) ^ 64)
-    codes = bytes(
-        (ord(each[-1]) ^ 64 if each.startswith("^") else ord(each[-1]) & 127) | 128
-        for each in found.group(1).split("M-")[1:]
-    )
-    return codes.decode("utf-8", "replace")
+    """Return the byte, as a character, that `cat -A` writes with `^` and `M-`."""
+    code = ord(found[2]) ^ 64 if found[2] else ord(found[3])
+    return chr(code | 128 if found[1] else code)
 
 
 def _normal(text: str) -> str:
@@ -301,8 +298,5 @@ def _shown_around(shown: Sequence[str], lines: Sequence[tuple[int, str]], anchor
 
 def _shape(prefix: str) -> str:
     """Return a prefix without its number, author and sign, so that prefixes of one listing are equal."""
-    blamed = _BLAME.match(prefix)
-    shape = _NUMBER.sub("0", blamed.group(1) if blamed else prefix)
-    shape = re.sub(r"\A[+<>!|*-](?=[ \t]|\Z)|\A[+<>!|*-](?=0)", " ", shape)
-    shape = re.sub(r"(?<=0)[:-](?=0|\Z|[\w])|(?<=\w)-(?=0)", ":", shape)
-    return re.sub(r"(?<=0) +[+>-]?(?=\s?\Z)", " ", shape).lstrip(" ") or " " * bool(prefix)
+    shape = _SIGN.sub("", _NUMBER.sub("0", _BLAME.sub("", prefix)))
+    return shape or " " * bool(prefix)

@@ -28,7 +28,7 @@ from proxy.notations.signs import (
     STRONG,
     may_begin,
 )
-from proxy.notations.source import ENOUGH, NeedMore, NoCall, Rejection, Source, Tokens, end_of
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.stream import Channel, Piece
 
 # Characters of released text to keep for looking back, and the size at which the rest is dropped.
@@ -251,13 +251,19 @@ class Reader(ReasoningText):
                 return False
             at = max(found.start() if found["line"] is None else found.start("line"), self.pos)
             try:
-                if not self._json.holds(text, self.base, at) and self._begins_at(at):
+                if not self._in_json_string(at) and self._begins_at(at):
                     return True
             except NeedMore:
                 self._leave_before(at)
                 self.pos = at
                 raise
             self.pos = at + 1
+
+    def _in_json_string(self, at: int) -> bool:
+        """Return whether a position is in a string of undecodable JSON."""
+        if self.prose.json:
+            self.see(at)
+        return self.prose.in_string
 
     def _pass_prose(self) -> None:
         """Release prose without signs, except an end that may become one."""
@@ -274,9 +280,6 @@ class Reader(ReasoningText):
         """Begin what the sign at a position begins; return whether it begins anything. Raise NeedMore if undecided."""
         text, prose = self.text, self.prose
         source = Source(text, self.final)
-        near = not self.final and len(text) - at < ENOUGH
-        if text[at] == "<" and not near and not self._any_tag.match(text, at):
-            return False
         shown = next((closer for closer in self._shown if source.starts(closer, at)), "")
         if ended := shown or source.token(self._marks.orphan_ends, at):
             self._end_orphan(at, ended)

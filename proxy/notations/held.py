@@ -11,12 +11,11 @@ from proxy.limits import MAX_CALLS, MAX_HELD
 from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.copies import Copies
-from proxy.notations.judge import Copied, Judge, Listing, Place, StringGoesOn
+from proxy.notations.judge import Judge, Listing, StringGoesOn
 from proxy.notations.rows import RowReader
-from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, any_tag, reply_start, row_name, weak_tag
+from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, reply_start, row_name, weak_tag
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Channel, Found, Piece, Stream
-from proxy.notations.surroundings import JsonStrings
 from proxy.notations.tags import CALL_TAG
 from proxy.notations.thoughts import Thoughts, marks_of
 from proxy.notations.toolset import ToolSet
@@ -117,7 +116,6 @@ class HeldText(Stream):
         # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
         self.separate(thoughts)
-        self._json = JsonStrings()
         self._behind_call = self._begun = self._found_any = self._stripped = False
         # The model invents the client's turn or the result of its call.
         self._made_up = False
@@ -130,7 +128,6 @@ class HeldText(Stream):
         names = self._tools.names
         self._marks = marks_of(thoughts.markers if thoughts else ())
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
-        self._any_tag = any_tag(names, self._marks)
         self._unknown = thoughts is not None and thoughts.unknown
         self._begun_by_prompt = thoughts.begun if thoughts else ""
         self._thought: OpenThought | None = None
@@ -154,13 +151,14 @@ class HeldText(Stream):
         """Return whether only whitespace precedes a position in its segment."""
         return self.blank and not self.text[self.out : at].strip()
 
-    def _place(self, start: int, end: int, weak: bool) -> Place:
-        """Return the place of text[start:end] for the judge."""
+    def _judge(self, source: Source, start: int) -> Judge:
+        """Return the judge of calls that begin at a position."""
         first = self._kind is Kind.FIRST and not self._found_any
         self.see(start)
         listed = self._listed - self.base
         after_listing = listed >= 0 and not self.text[listed:start].strip()
-        return Place(self.prose, start, end, weak, first, self._stopped, self._json_reply, after_listing)
+        stopped, json_reply = self._stopped, self._json_reply
+        return Judge(source, self._tools, self._copies, self.prose, first, stopped, json_reply, after_listing)
 
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls. A call to a tool that is not offered stays text."""
@@ -267,7 +265,7 @@ class HeldText(Stream):
 
     def _counting(self, reader: RowReader, start: int) -> tuple[list[Call], int, bool]:
         """Return the calls that count, their end, and whether they are weak evidence. Raise NoCall if none counts."""
-        judge, strong = Judge(reader, self._copies), self._kind is Kind.STRONG
+        judge, strong = self._judge(reader.source, start), self._kind is Kind.STRONG
         calls, end, weak = list[Call](), -1, True
         if strong:
             calls, end = reader.read_strong(start)
@@ -281,11 +279,12 @@ class HeldText(Stream):
                         calls, end = reader.first(start, self._forced)
                     else:
                         calls, end = reader.row(calls, end if strong else start)
-                judge.check(calls, self._place(start, end, weak))
+                judge.check(calls, start, end, weak=weak)
                 break
             except NoCall as refusal:
                 refusal.end = max(refusal.end, end)
-                if not weak or not strong or isinstance(refusal, Copied | Listing):
+                copied = refusal.rejection is Rejection.COPIED
+                if not weak or not strong or copied or isinstance(refusal, Listing):
                     raise
                 # In text that breaks off, closed calls count, unless a raw value may continue.
                 calls, weak = closed_calls(calls, refusal), False
@@ -328,7 +327,7 @@ class HeldText(Stream):
             return True
         if isinstance(refusal, Listing):
             self._listed = self.base + max(end, start)
-        self._calls_left -= isinstance(refusal, Copied)
+        self._calls_left -= refusal.rejection is Rejection.COPIED
         self._no_calls |= isinstance(refusal, StringGoesOn) or self._calls_left <= 0
         self._no_calls |= (end < 0 or reader.broken) and reader.deep and kind is not Kind.FIRST
         self._refuse(end)
@@ -364,7 +363,8 @@ class HeldText(Stream):
             return at
         end = json_end(text, at)
         if end < 0:
-            self._json.begin(self.base + at)
+            self.see(at)
+            self.prose.json = True
         return max(end, at)
 
     def _give_up(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from proxy.json import Json, JsonObject
@@ -12,10 +11,10 @@ from proxy.notations.copies import Copies
 from proxy.notations.reader import CallReader, missing
 from proxy.notations.schema import ALL_TYPES
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, Rejection, Touched
+from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Touched
 from proxy.notations.strings import Oddity
 from proxy.notations.surroundings import Prose
-from proxy.notations.toolset import Tool
+from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator, children
 
 # Maximum length of the end of a quotation.
@@ -23,9 +22,9 @@ MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
 # The possible end of a JSON string and of the brackets around it.
 _STRING_END = re.compile(r"[\"']\s*[}\]]")
-# Keywords of an object's schema next to its properties.
-_BESIDE = {"$schema", "$id", "$defs", "definitions", "type", "required", "additionalProperties", "description", "title"}
-_BESIDE |= {"strict", "default", "examples"}
+# Keywords of an object's schema.
+_KEYWORDS = {"$schema", "$id", "$defs", "$comment", "definitions", "type", "properties", "required", "description"}
+_KEYWORDS |= {"additionalProperties", "title", "strict", "default", "examples"}
 # Names of types in JSON Schema and in programming languages.
 _TYPE_NAMES = ALL_TYPES | {"str", "int", "float", "double", "bool", "list", "dict", "map", "any", "none"}
 # Keywords that describe a value, with the type of their own values.
@@ -37,69 +36,63 @@ class StringGoesOn(NoCall):
 
 
 @dataclass(slots=True)
-class Place:
-    """Position of calls: text[start:end], the prose before them, and properties of the reply.
+class Judge:
+    """Judge of calls in a source. Its checks raise NoCall with the reason if the calls do not count.
 
-    `weak`: the calls count only at the end of the reply. `first`: nothing precedes them. `stopped`: the model ended the
-    reply. `json_reply`: the client asked for JSON. `after_listing`: a listing of tools ends directly before them.
+    `prose` is the text before the calls. `first`: nothing precedes them. `stopped`: the model ended the reply.
+    `json_reply`: the client asked for JSON. `after_listing`: a listing of tools ends directly before them.
     """
 
+    source: Source
+    tools: ToolSet
+    copies: Copies
     prose: Prose
-    start: int
-    end: int
-    weak: bool
     first: bool
     stopped: bool
     json_reply: bool
     after_listing: bool
 
+    def check(self, calls: list[Call], start: int, end: int, *, weak: bool) -> None:
+        """Raise NoCall if the calls in text[start:end] do not count, NeedMore if it depends on the text that follows.
 
-class Judge:
-    """Judge of a reader's calls. Raises NoCall with the reason if a call does not count."""
-
-    def __init__(self, reader: CallReader, copies: Copies) -> None:
-        self.source, self.copies = reader.source, copies
-        # Reader of the text after the calls.
-        self.ahead = CallReader(reader.source, reader.tools)
-
-    def check(self, calls: list[Call], place: Place) -> None:
-        """Raise NoCall if the calls do not count, NeedMore if it depends on the text that follows."""
+        `weak`: they count only at the end of the reply.
+        """
         text, offered = self.source.text, [call for call in calls if call.tool is not None]
         if not offered:
-            self._check_told(calls, place)
+            self._check_told(calls, end)
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
         defined = any(call.tool and is_definition(call.arguments, call.tool) for call in offered)
-        if defined or (place.after_listing and not any(call.arguments for call in offered)):
+        if defined or (self.after_listing and not any(call.arguments for call in offered)):
             # Calls without arguments directly after tool definitions belong to the listing.
             raise Listing("tools are listed")
-        whole = text[place.start : place.end]
+        whole = text[start:end]
         each = ((call, text[call.start : call.end] if len(calls) > 1 else whole) for call in offered)
         if self.copies.hold(each, whole):
-            raise Copied("copied from the conversation", Rejection.COPIED)
-        if place.prose.in_code():
-            raise _shown("in code", self._run(place.end))
-        if place.weak:
-            self._check_weak(calls, place)
+            raise NoCall("copied from the conversation", Rejection.COPIED)
+        if self.prose.in_code():
+            raise _shown("in code", self._run(end))
+        if weak:
+            self._check_weak(calls)
             return
-        self._check_told(calls, place)
-        if any(Oddity.CLOSERS in call.odd for call in calls) and (not place.stopped or missing(calls)):
+        self._check_told(calls, end)
+        if any(Oddity.CLOSERS in call.odd for call in calls) and (not self.stopped or missing(calls)):
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        self._check_surroundings(place)
+        self._check_surroundings(end)
         if calls[-1].unclosed:
-            self._check_line(place.end)
-        if place.prose.indented():
-            run = self._run(place.end)
+            self._check_line(end)
+        if self.prose.indented():
+            run = self._run(end)
             if not self.source.at_end(run[-1][1]):
                 raise _shown("indented like code", run)
-            self._check_weak(calls, place)
+            self._check_weak(calls)
 
-    def _check_told(self, calls: list[Call], place: Place) -> None:
+    def _check_told(self, calls: list[Call], end: int) -> None:
         """Wait for the end of the reply if a string end was inferred: a later mark could be the end."""
         if not any(call.told for call in calls):
             return
         if not self.source.final:
             raise NeedMore
-        if self._marks_follow(place.end):
+        if self._marks_follow(end):
             raise StringGoesOn("a string may end elsewhere")
 
     def _check_line(self, end: int) -> None:
@@ -114,30 +107,30 @@ class Judge:
 
     def _marks_follow(self, pos: int) -> bool:
         """Return whether a quotation mark or closing brace follows outside of calls."""
-        text = self.source.text
+        text, ahead = self.source.text, CallReader(self.source, self.tools)
         while found := STRONG_WHOLE.search(text, pos):
             if _MARK.search(text, pos, found.start()):
                 return True
             try:
-                _, pos = self.ahead.strong(found.start())
+                _, pos = ahead.strong(found.start())
             except NoCall:
                 break
         return bool(_MARK.search(text, pos))
 
-    def _check_surroundings(self, place: Place) -> None:
+    def _check_surroundings(self, end: int) -> None:
         """Reject calls in a quotation, a sentence, a listing or a container that shows text.
 
         Consecutive calls are judged together.
         """
-        prose, source, text = place.prose, self.source, self.source.text
+        prose, source, text = self.prose, self.source, self.source.text
         if container := prose.open_container():
-            if container.end.search(text, place.end):
-                raise _shown(f"in {container.name}", self._run(place.end))
+            if container.end.search(text, end):
+                raise _shown(f"in {container.name}", self._run(end))
             if not source.final:
                 raise NeedMore
         if not prose.may_be_shown():
             return
-        run = self._run(place.end)
+        run = self._run(end)
         end, behind = run[-1]
         if not source.final and source.size - behind < 8:
             raise NeedMore
@@ -152,15 +145,16 @@ class Judge:
 
     def _run(self, end: int) -> list[tuple[int, int]]:
         """Return the ends of a call and of calls directly after it, each with the end of its leftovers."""
-        run = [(end, self.ahead.skip_left(end))]
+        ahead = CallReader(self.source, self.tools)
+        run = [(end, ahead.skip_left(end))]
         while (behind := run[-1][1]) < self.source.size and self._begins(behind):
             try:
-                _, end = self.ahead.strong(behind)
+                _, end = ahead.strong(behind)
             except Touched as touched:
                 end = touched.pos
             except NoCall:
                 break
-            run.append((end, self.ahead.skip_left(end)))
+            run.append((end, ahead.skip_left(end)))
         return run
 
     def _begins(self, pos: int) -> bool:
@@ -170,25 +164,25 @@ class Judge:
             raise NeedMore
         return bool(found)
 
-    def _check_weak(self, calls: list[Call], place: Place) -> None:
+    def _check_weak(self, calls: list[Call]) -> None:
         """Reject weak evidence unless the model ended the reply, all keys are declared and all required ones given."""
-        if not place.stopped:
+        if not self.stopped:
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
-        if place.json_reply:
+        if self.json_reply:
             raise NoCall("the client asked for JSON", Rejection.JSON_REPLY)
         if any(call.spoils_row for call in calls):
             raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
-        if place.prose.behind_quote():
+        if self.prose.behind_quote():
             raise NoCall("quoted", Rejection.QUOTED)
-        if place.first and all(call.bare and not call.arguments for call in calls):
+        if self.first and all(call.bare and not call.arguments for call in calls):
             raise NoCall("no argument")
         for call in calls:
             if call.tool is None:
                 continue
-            if call.loose and (not place.first or not any(each.arguments for each in calls)):
+            if call.loose and (not self.first or not any(each.arguments for each in calls)):
                 raise NoCall("not said clearly enough")
             meant = {call.tool.meant(key, call.arguments): value for key, value in call.arguments.items()}
-            tolerated = place.first and call.json and len(calls) == 1 and call.tool.tolerates(meant)
+            tolerated = self.first and call.json and len(calls) == 1 and call.tool.tolerates(meant)
             if not tolerated and not call.tool.accepts(meant):
                 raise NoCall("keys are missing or not declared")
 
@@ -204,37 +198,23 @@ class Listing(NoCall):
     """The text lists the definitions of tools."""
 
 
-class Copied(NoCall):
-    """The call was copied from the conversation."""
-
-
 def is_definition(arguments: JsonObject, tool: Tool) -> bool:
     """Return whether arguments are a JSON Schema, although the tool does not take one (F88).
 
     {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
     """
-    return _is_schema(arguments, tool.properties.keys()) or _are_schemas(arguments, tool)
-
-
-def _is_schema(schema: JsonObject, own: Collection[str]) -> bool:
-    """Return whether this is the schema of an object, not arguments of a tool with the keys `own`."""
-    if {"type", "properties"} & schema.keys() <= {*own}:
+    own, listed = tool.properties.keys(), arguments.get("properties")
+    is_object = "type" in own or str(arguments.get("type", "object")).casefold() == "object"
+    says_object = is_object and "type" in arguments.keys() - own
+    lists = is_object and isinstance(listed, dict) and all(isinstance(each, dict) for each in listed.values())
+    if lists and says_object:
+        return True
+    lists = lists and "properties" not in own
+    about = _KEYWORDS if lists else _KEYWORDS - own - {"properties"}
+    others = {key: value for key, value in arguments.items() if key not in about}
+    if not all(map(_describes, others.values())):
         return False
-    if "type" in schema and str(schema["type"]).casefold() != "object":
-        return False
-    properties = schema.get("properties", {})
-    if not isinstance(properties, dict) or not all(isinstance(each, dict) for each in properties.values()):
-        return False
-    return {"type", "properties"} <= schema.keys() or schema.keys() - {"properties"} <= _BESIDE
-
-
-def _are_schemas(arguments: JsonObject, tool: Tool) -> bool:
-    """Return whether every value describes its parameter, and at least one cannot be an argument."""
-    about = _BESIDE - tool.properties.keys()
-    described = {key: value for key, value in arguments.items() if key not in about}
-    if not all(map(_describes, described.values())):
-        return False
-    return any(_cannot_be(tool, key, value) for key, value in described.items())
+    return lists or says_object or any(_cannot_be(tool, key, value) for key, value in others.items())
 
 
 def _describes(value: Json) -> bool:

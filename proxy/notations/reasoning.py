@@ -9,7 +9,6 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.held import BLANKS, HeldText, Kind, OpenThought
-from proxy.notations.judge import Judge
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, end_of
 from proxy.notations.stream import Channel
@@ -117,64 +116,56 @@ class ReasoningText(HeldText):
 
     def _unended_thought(self, thought: OpenThought | None) -> None:
         """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
-        whole = (thought is None or thought.first) and not self._no_calls
-        if self.final:
-            if whole and self._stopped:
-                self._take_last_call()
-            self.leave(len(self.text))
-            return
-        text, end = self.text, self._last_call() if whole else len(self.text)
-        if thought:
+        text, final = self.text, self.final
+        whole = (thought is None or thought.first) and not self._no_calls and (self._stopped or not final)
+        end = self._last_call() if whole else len(text)
+        if thought and not final:
             closers = regex.compile(n.alternatives(thought.closers))
             found = closers.search(text, max(self.pos, len(text) - MAX_CLOSER), partial=True)
             end = min(end, found.start()) if found and found.partial else end
         self.leave(end)
 
     def _last_call(self) -> int:
-        """Return the start of a possible call at the end of the reasoning, or the text's end."""
+        """Return the start of a possible call at the end of the reasoning, or the text's end.
+
+        At the end of the reply, emit the call.
+        """
+        tried = 0
         while True:
             if self._held < 0:
-                found = STRONG.search(self.text, max(self.out, self.pos - MAX_CLOSER), partial=True)
-                if found is None:
+                found = STRONG.search(self.text, max(self.out, self.pos - MAX_CLOSER), partial=not self.final)
+                if found is None or tried == MAX_TRIED:
                     return len(self.text)
                 if found.partial:
                     return int(found.start())
                 self._hold(found.start(), Kind.LAST)
-            if not self._is_due():
+            if not self.final and not self._is_due():
                 return self._held
-            self._tried = size = len(self.text) - self._held
+            start, size = self._held, len(self.text) - self._held
+            self._tried = size
             self._work += size
             reader = self._reader()
             try:
-                _, end = reader.read_strong(self._held)
+                calls, end = reader.read_strong(start)
                 if reader.skip_left(end) == len(self.text):
-                    return self._held
+                    if not self.final:
+                        return start
+                    self._kind = Kind.STRONG
+                    self._judge(reader.source, start).check(calls, start, end, weak=True)
+                    self.leave(start)
+                    self._take(calls, len(self.text), weak=True)
+                    return len(self.text)
             except NeedMore:
                 if size <= self._max_held:
-                    return self._held
+                    return start
                 end = len(self.text)
-            except NoCall:
-                end = self._held + 1
+            except NoCall as refusal:
+                if self.final:
+                    self._refused(start, refusal)
+                end = end_of(STRONG_WHOLE, self.text, start)
+            tried += self.final
             self._held = -1
             self.leave(end)
-
-    def _take_last_call(self) -> None:
-        """Emit the first call that ends both the reasoning and the reply."""
-        openers = [found.start() for found in STRONG_WHOLE.finditer(self.text, self.out)]
-        self._kind = Kind.STRONG
-        for start in openers[-MAX_TRIED:]:
-            reader = self._reader()
-            try:
-                calls, end = reader.read_strong(start)
-                if reader.skip_left(end) != len(self.text):
-                    continue
-                Judge(reader, self._copies).check(calls, self._place(start, end, weak=True))
-            except NoCall as refusal:
-                self._refused(start, refusal)
-                continue
-            self.leave(start)
-            self._take(calls, len(self.text), weak=True)
-            return
 
     def _open_thought(self, at: int, opener: str, *, first: bool) -> None:
         """Open reasoning or other marked text at a position."""

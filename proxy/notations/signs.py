@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 
 import regex
 
 from proxy.notations import tables as n
 from proxy.notations.source import Tokens
-from proxy.notations.thoughts import Marks
 
 STRONG = n.STRONG
 _WHOLE = (
@@ -80,13 +78,6 @@ JSON_HEAD = regex.compile(
 def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
     """Return the pattern of an opening tag of a call without a wrapper."""
     return regex.compile(rf"{n.CALL_OPEN}|<(?:tool:\s*)?(?:{n.alternatives(names)})>\s*(?=\S)")
-
-
-@functools.lru_cache(maxsize=64)
-def any_tag(names: tuple[str, ...], marks: Marks) -> re.Pattern[str]:
-    """Return the pattern of any opener or closer that contains an angle bracket."""
-    literals = (*marks.closers, *itertools.chain(*marks.closers.values()), *n.END_OF_TURN)
-    return re.compile(f"{STRONG.pattern}|{n.alternatives(literals)}|{weak_tag(names).pattern}")
 
 
 def may_begin(text: str) -> bool:

@@ -93,18 +93,34 @@ class Prose:
         self.in_indented = False
         self.last_line = ""
         self.any = False
+        # `json`: JSON that cannot be decoded has begun; it continues until a blank line. `in_string`: one of its
+        # strings is open, until its closing mark or the end of its line. Calls in these strings do not count.
+        self.json = self.in_string = False
 
     def feed(self, text: str) -> None:
         """Add text."""
         if not text:
             return
         self.any = self.any or not text.isspace()
+        if self.json:
+            self._feed_json(text)
         lines = (self.line + text).split("\n")
         for line in lines[:-1]:
             self._end_line(line)
         self.line = lines[-1]
         if len(self.line) > MAX_LINE:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
+
+    def _feed_json(self, text: str) -> None:
+        for found in _JSON_MARK.finditer(text):
+            mark = found.group()
+            if mark[-1] == '"' and (mark == '"' or not self.in_string):
+                self.in_string = not self.in_string
+            elif mark[0] == "\n":
+                self.in_string = False
+                if len(mark) > 1:
+                    self.json = False
+                    return
 
     def _end_line(self, line: str) -> None:
         found = None if self._is_indented(line) else _FENCE.match(line)
@@ -215,38 +231,6 @@ class Prose:
     def behind_quote(self) -> bool:
         """Return whether the current line ends with an opening quotation mark."""
         return self.line.rstrip().endswith(tuple("\"'“„«‘「『`"))
-
-
-class JsonStrings:
-    """Strings in undecodable JSON that is not a call. Calls in these strings do not count.
-
-    The JSON continues until a blank line, a string until its closing mark or the end of its line. Positions count from
-    the start of the reply; a text begins at position `base`.
-    """
-
-    def __init__(self) -> None:
-        self._pos = -1
-        self._inside = False
-
-    def begin(self, pos: int) -> None:
-        """Start tracking JSON at a position."""
-        self._pos, self._inside = pos, False
-
-    def holds(self, text: str, base: int, at: int) -> bool:
-        """Return whether text[at] is in a string. Positions must not decrease."""
-        if self._pos < 0:
-            return False
-        for found in _JSON_MARK.finditer(text, max(self._pos - base, 0), at):
-            mark = found.group()
-            if mark[-1] == '"' and (mark == '"' or not self._inside):
-                self._inside = not self._inside
-            elif mark[0] == "\n":
-                self._inside = False
-                if len(mark) > 1:
-                    self._pos = -1
-                    return False
-        self._pos = max(self._pos, base + at)
-        return self._inside
 
 
 def _container(found: re.Match[str]) -> Container:
