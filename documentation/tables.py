@@ -19,11 +19,11 @@ from proxy.config.settings import SPECS
 from proxy.healing.families import FAMILIES
 from proxy.healing.heal import HEALINGS, Level
 from proxy.repair.arguments import FORMS
-from proxy.repair.record import KINDS
 from proxy.repair.schema_fixes import FIXES
 from proxy.server.metrics import COUNTERS, HISTOGRAMS, PREFIX
 
 RULE_WORDS = yaml.safe_load(Path(__file__).with_name("rule_words.yaml").read_text("utf-8"))
+REPAIRS = yaml.safe_load(Path(__file__).with_name("repairs.yaml").read_text("utf-8"))
 _MARKED = re.compile(r"(?s)(<!-- generated: (\w+) -->\n).*?(<!-- end -->)")
 _LEVELS = {Level.ALWAYS: "every model", Level.TEMPLATE: "by template"}
 _REASONING = re.compile(r"(?s)^.*</think>")
@@ -78,9 +78,9 @@ def _notations() -> Iterator[str]:
 
 
 def _repairs() -> Iterator[str]:
-    rows: list[tuple[str, ...]] = [(each.id, each.words, each.before, each.after) for each in KINDS]
-    rows += [(each.id, each.why, each.example, "") for each in FORMS]
-    rows += [(each.id, each.why, *map(as_json, each.example[1:])) for each in FIXES]
+    rows: list[tuple[str, ...]] = [*map(tuple, REPAIRS["records"])]
+    rows += [(each.id, each.why, REPAIRS["forms"][each.id], "") for each in FORMS]
+    rows += [(each.id, each.why, *map(as_json, REPAIRS["fixes"][each.id][1:])) for each in FIXES]
     yield from table(("id", "why", "before", "after"), ((code(id_), why, *map(code, pair)) for id_, why, *pair in rows))
 
 

@@ -33,7 +33,7 @@ from proxy.json import load_json, objects_in
 from proxy.library import offered_tools
 from proxy.notations.toolset import ToolSet
 from proxy.repair.record import Repair
-from proxy.repair.text_report import explained, read_text, reasons, text_json
+from proxy.repair.text_report import explained, read_text, reasons
 
 NO_CALL = 1
 _SEED = b"capture"
@@ -61,8 +61,8 @@ def parse_command(
     else:
         toolset = _tools(tools)
         found = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
-        report, text = text_json(found), explained(found)
-        status = 0 if any(each.repaired for each in found.calls) else NO_CALL
+        report, text = dataclasses.asdict(found), explained(found)
+        status = 0 if any(each.name for each in found.calls) else NO_CALL
     if as_json:
         print(json.dumps(report, indent=2))
     else:

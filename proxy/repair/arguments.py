@@ -49,32 +49,29 @@ _KEYS = re.compile(r"""(["'])[^"'\\]*\1\s*:""")
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A way in which arguments differ from strict JSON. `example` is such a text for a tool whose only key is `a`."""
+    """A way in which arguments differ from strict JSON."""
 
     id: str
     why: str
-    example: str
 
 
-EMPTY = Form("empty_arguments", "an empty text or null means no arguments", "null")
-ENCODED = Form("double_encoded", "the object was written as a JSON string", '"{\\"a\\": 1}"')
-UNOPENED = Form("opening_brace", "the opening brace was missing", '"a": 1}')
-DOUBLED = Form("doubled", "the same object was sent twice", '{"a": 1}{"a": 1}')
-JUNK = Form("junk", "there was text before or after the object", 'json\n{"a": 1}</tool_call>')
-MARKUP = Form("call_markup", "the name or the arguments contained markup of the call", "<parameter=a>b</parameter>")
-LITERALS = Form("literals", "the object was not in JSON syntax", "{'a': True,}")
+EMPTY = Form("empty_arguments", "an empty text or null means no arguments")
+ENCODED = Form("double_encoded", "the object was written as a JSON string")
+UNOPENED = Form("opening_brace", "the opening brace was missing")
+DOUBLED = Form("doubled", "the same object was sent twice")
+JUNK = Form("junk", "there was text before or after the object")
+MARKUP = Form("call_markup", "the name or the arguments contained markup of the call")
+LITERALS = Form("literals", "the object was not in JSON syntax")
 ODD = {
     Oddity.OTHER: LITERALS,
-    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key was repeated with the same value", '{"a": 1, "a": 1}'),
-    Oddity.BARE_KEYS: Form("bare_keys", "keys had no quotation marks", '{a: "b"}'),
-    Oddity.LOST_COMMAS: Form("lost_commas", "commas were missing", '{"a": 1 "b": 2}'),
-    Oddity.COMMENTS: Form("comments", "the object contained comments", '{"a": 1 /* one */}'),
-    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic", "{“a”: 1}"),
-    Oddity.CLOSERS: Form("closers", "the model stopped, and only closers were missing", '{"a": [1'),
+    Oddity.DUPLICATE_KEY: Form("duplicate_key", "a key was repeated with the same value"),
+    Oddity.BARE_KEYS: Form("bare_keys", "keys had no quotation marks"),
+    Oddity.LOST_COMMAS: Form("lost_commas", "commas were missing"),
+    Oddity.COMMENTS: Form("comments", "the object contained comments"),
+    Oddity.SMART_QUOTES: Form("smart_quotes", "the quotation marks were typographic"),
+    Oddity.CLOSERS: Form("closers", "the model stopped, and only closers were missing"),
     Oddity.INNER_QUOTES: Form(
-        "inner_quotes",
-        "quotation marks inside strings were not escaped; the schema shows where the strings end",
-        '{"a": "b "c" d"}',
+        "inner_quotes", "quotation marks inside strings were not escaped; the schema shows where the strings end"
     ),
 }
 FORMS: tuple[Form, ...] = (EMPTY, ENCODED, UNOPENED, DOUBLED, JUNK, MARKUP, *ODD.values())

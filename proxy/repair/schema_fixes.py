@@ -34,13 +34,11 @@ Apply = Callable[[Json, Schema, Validator], Json]
 class Fix:
     """One fix. `apply` is pure and idempotent, and returns the same object if it has nothing to fix.
 
-    `example` is a schema, a value that violates it, and the fixed value. `complete`: the result is used only if it has
-    no violations left.
+    `complete`: the result is used only if it has no violations left.
     """
 
     id: str
     why: str
-    example: tuple[JsonObject, Json, Json]
     apply: Apply
     complete: bool = False
 
@@ -189,30 +187,13 @@ def match_enum(value: Json, schema: Schema, _: Validator) -> Json:
     return alike.pop()
 
 
-def _object(properties: JsonObject, *required: str) -> JsonObject:
-    return {"type": "object", "properties": properties, "required": [*required], "additionalProperties": False}
-
-
-_PATH: JsonObject = _object({"file_path": {"type": "string"}}, "file_path")
-_COUNT: JsonObject = _object({"count": {"type": "integer"}})
-
 FIXES = (
-    Fix(
-        "key_markup",
-        "a key contained markup",
-        (_PATH, {"file_path</arg_key>": "a"}, {"file_path": "a"}),
-        partial(_respelled, spell=without_markup),  # F7, F15
-    ),
-    Fix("unwrapped", "a wrapper held all arguments", (_PATH, {"args": {"file_path": "a"}}, {"file_path": "a"}), unwrap),
-    Fix(
-        "key_spelling",
-        "a key was spelled differently",
-        (_PATH, {"filePath": "a"}, {"file_path": "a"}),
-        partial(_respelled, spell=fold),  # F34
-    ),
-    Fix("literal", "a string held the required value", ({"type": "integer"}, "10", 10), read_value),
-    Fix("text", "the schema requires a string", ({"type": "string"}, {"a": 1}, '{"a": 1}'), write_text),
-    Fix("enum_case", "the value differs in case or blanks", ({"enum": ["Yes", "No"]}, "yes", "Yes"), match_enum),
-    Fix("item", "the schema requires an array", ({"type": "array"}, "a", ["a"]), wrap_item, complete=True),
-    Fix("dropped", "the schema forbids the value of an optional key", (_COUNT, {"count": ""}, {}), drop_optional),
+    Fix("key_markup", "a key contained markup", partial(_respelled, spell=without_markup)),  # F7, F15
+    Fix("unwrapped", "a wrapper held all arguments", unwrap),
+    Fix("key_spelling", "a key was spelled differently", partial(_respelled, spell=fold)),  # F34
+    Fix("literal", "a string held the required value", read_value),
+    Fix("text", "the schema requires a string", write_text),
+    Fix("enum_case", "the value differs in case or blanks", match_enum),
+    Fix("item", "the schema requires an array", wrap_item, complete=True),
+    Fix("dropped", "the schema forbids the value of an optional key", drop_optional),
 )

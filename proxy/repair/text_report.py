@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from proxy.json import Json, JsonObject, dump
+from proxy.json import JsonObject, dump
 from proxy.notations.front import Reader
 from proxy.notations.source import Rejection
-from proxy.notations.stream import Found
 from proxy.notations.toolset import ToolSet
 from proxy.repair.policy import Policy
-from proxy.repair.repairer import Repaired, Repairer
+from proxy.repair.record import Repair
+from proxy.repair.repairer import Repairer
 
 _SHOWN = 60
 # Reasons for rejecting structured calls. Those for text are in `Rejection`.
@@ -29,12 +29,20 @@ def reasons() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class FoundCall:
-    """A call in a text: its notation, its line, and the repaired call, None if it cannot be executed."""
+    """A call in a text: its tool's name, the name and the arguments that were read, and where.
 
-    found: Found
-    row: str
-    line: str
-    repaired: Repaired | None
+    `name`, `arguments` and `repairs` are those of the repaired call. `name` is None if it cannot be executed.
+    """
+
+    tool: str
+    written: str
+    read: JsonObject
+    evidence: str
+    format: str
+    place: str
+    name: str | None
+    arguments: JsonObject | None
+    repairs: tuple[Repair, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,11 @@ def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> Te
     start, content = 0, ""
     for piece in (*reader.feed(text), *reader.finish(stopped=stopped)):
         for call in piece.calls or ():
+            evidence = "weak" if call.weak else "strong"
+            read = call.name, call.written, call.arguments, evidence, piece.row, _line(text, start)
             repaired = repairer.repair(call.name, dump(call.arguments), stopped=True)
-            calls.append(FoundCall(call, piece.row, _line(text, start), repaired))
+            made = (repaired.name, repaired.values, repaired.fixes) if repaired else (None, None, ())
+            calls.append(FoundCall(*read, *made))
         content += piece.text if piece.is_prose else ""
         start += len(piece.text)
     refused = []
@@ -66,45 +77,21 @@ def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> Te
 
 def explained(report: TextReport) -> Iterator[str]:
     """Yield the lines of the report: for each call, its notation, the repaired call and its repairs."""
-    for number, each in enumerate(report.calls, 1):
-        call = each.found
-        written = "" if call.written == call.name else f", written {call.written!r}"
-        evidence = "weak" if call.weak else "strong"
-        yield f"call {number}: {call.name}{written} ({evidence} evidence, {each.row}, {each.line})"
-        yield f"  {dump(call.arguments)}"
-        if each.repaired is None:
+    for number, call in enumerate(report.calls, 1):
+        written = "" if call.written == call.tool else f", written {call.written!r}"
+        yield f"call {number}: {call.tool}{written} ({call.evidence} evidence, {call.format}, {call.place})"
+        yield f"  {dump(call.read)}"
+        if call.name is None:
             yield "  cannot be repaired: it is sent as text"
-            continue
-        for repair in each.repaired.fixes:
-            yield f"  repair {repair.id}: {repair.why}"
-        if each.repaired.fixes:
-            yield f"  the client gets {each.repaired.name} {each.repaired.arguments}"
+        yield from (f"  repair {repair.id}: {repair.why}" for repair in call.repairs)
+        if call.repairs:
+            yield f"  the client gets {call.name} {dump(call.arguments)}"
     if not report.calls:
         yield "no call"
     yield from report.refused
-    if not report.content:
-        yield "no content"
-        return
-    yield "content:"
-    yield report.content
-
-
-def text_json(report: TextReport) -> JsonObject:
-    """Return the report as JSON."""
-    calls: list[Json] = []
-    for each in report.calls:
-        repairs: list[Json] = [{"id": fix.id, "why": fix.why} for fix in each.repaired.fixes] if each.repaired else []
-        call: JsonObject = {
-            "written": each.found.written,
-            "evidence": "weak" if each.found.weak else "strong",
-            "format": each.row,
-            "place": each.line,
-            "name": each.repaired.name if each.repaired else None,
-            "arguments": each.repaired.values if each.repaired else None,
-            "repairs": repairs,
-        }
-        calls.append(call)
-    return {"calls": calls, "refused": [*report.refused], "content": report.content}
+    yield "content:" if report.content else "no content"
+    if report.content:
+        yield report.content
 
 
 def _line(text: str, at: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from documentation.tables import REPAIRS
 from proxy.config.rules import StripFields
 from proxy.dialects.chat.answer import ChatDialect, read_whole
 from proxy.dialects.chat.writer import ChatOptions, ChatWriter
@@ -22,7 +23,6 @@ from proxy.errors import InternalError
 from proxy.exchange.reply_stream import StreamReply
 from proxy.notations.toolset import read_tools
 from proxy.repair.arguments import FORMS
-from proxy.repair.record import KINDS
 from proxy.repair.schema_fixes import FIXES
 from tests.contract.test_c1_valid_calls import ROWS as VALID
 from tests.contract.test_c3_negative import ROWS as NO_CALLS
@@ -38,7 +38,7 @@ from tests.support.translated import TRANSLATING
 from tests.unit.exchange.test_reply_stream import Crashes, Raises
 
 # Every id has an entry in one of the tables.
-KNOWN = {*(kind.id for kind in KINDS), *(form.id for form in FORMS), *(fix.id for fix in FIXES)}
+KNOWN = {*(record[0] for record in REPAIRS["records"]), *(form.id for form in FORMS), *(fix.id for fix in FIXES)}
 OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
 # Maximum length of texts that are streamed letter by letter.
 SHORT = 80

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from documentation.tables import REPAIRS
 from proxy.engine.choice import DROPPED
 from proxy.exchange.attempt import FIX
 from proxy.healing.heal import HEALINGS, REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
 from proxy.repair.arguments import FORMS
-from proxy.repair.record import KINDS
 from proxy.repair.schema_fixes import FIXES
 from tests.test_house import MODULES
 
+RECORDS = [record[0] for record in REPAIRS["records"]]
 # Ids that are said by an expression, and what that may be; None: it is of another table, or the name of a rule.
 SAID = {
     "fix": ("rule_tools", "rule_sampling"),
@@ -42,10 +43,10 @@ def test_no_record_has_an_id_that_the_table_lacks() -> None:
     found: set[str] = set()
     for said in said_ids():
         found |= {str(said.value)} if isinstance(said, ast.Constant) else {*SAID[ast.unparse(said)]}
-    assert found - {form.id for form in FORMS} == {kind.id for kind in KINDS}
+    assert found - {form.id for form in FORMS} == {*RECORDS}
 
 
 def test_each_id_is_in_one_table() -> None:
-    tables = (KINDS, FORMS, FIXES)
-    ids = [*(each.id for table in tables for each in table), *(record_id(healing.id) for healing in HEALINGS)]
+    ids = [*RECORDS, *(form.id for form in FORMS), *(fix.id for fix in FIXES)]
+    ids += [record_id(healing.id) for healing in HEALINGS]
     assert sorted(ids) == sorted({*ids})

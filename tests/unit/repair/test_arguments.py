@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from documentation.tables import REPAIRS
 from proxy.json import JsonObject
 from proxy.limits import MAX_DEPTH
 from proxy.notations.schema import compile_schema
@@ -26,9 +27,10 @@ def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tu
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.id)
 def test_each_form_has_an_example(form: Form) -> None:
+    example = REPAIRS["forms"][form.id]
     with pytest.raises(ValueError):
-        _strict(form.example)
-    (_, found) = read_call("f", form.example, offered(function("f", {"a": {}})))
+        _strict(example)
+    (_, found) = read_call("f", example, offered(function("f", {"a": {}})))
     assert found is not None
     assert found.forms == (form,)
     assert isinstance(_strict(found.text), dict)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from documentation.tables import REPAIRS
 from proxy.json import Json, JsonObject
 from proxy.notations.schema import compile_schema
 from proxy.notations.validator import Validator, violations
@@ -34,7 +35,7 @@ INTEGER: JsonObject = {"type": "integer"}
 
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
 def test_each_fix_does_what_its_example_says(fix: Fix) -> None:
-    schema, before, after = fix.example
+    schema, before, after = REPAIRS["fixes"][fix.id]
     shape = compile_schema(schema)
     assert violations(before, shape) > 0
     assert fix.apply(before, shape, Validator()) == after
