@@ -10,10 +10,10 @@ import regex
 from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls, shapes
-from proxy.notations.literals import CLOSING, STRICT, BareLiterals, Literals, PythonLiterals, typed
+from proxy.notations.literals import CLOSING, BareLiterals, Literals, PythonLiterals, strict_value, typed
 from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
-from proxy.notations.strings import Oddity
+from proxy.notations.strings import Oddity, OpenString
 from proxy.notations.tags import CALL_TAG, VALUE_END, TagReader
 from proxy.notations.toolset import Tool, ToolSet
 
@@ -85,8 +85,7 @@ class ArgumentReader(TagReader):
     def json(self, pos: int, *, alone: bool) -> ReadCalls:
         """Return the calls in a JSON value; `alone`: it is not in a wrapper."""
         self._check_head(pos, alone=alone)
-        literals = Literals(self.source, None, CLOSING)
-        literals.schema_later = lambda: self._envelope(pos)
+        literals = Literals(self.source, lambda: self._envelope(pos), CLOSING)
         value, end = self.whole(literals, pos)
         self.deep |= literals.completed
         found = shapes(value, self.tools)
@@ -96,9 +95,8 @@ class ArgumentReader(TagReader):
         for shape, span in zip(found, _item_spans(self.source.text, pos, end, len(found), value), strict=True):
             tool = self.tool(shape.name)
             arguments = self.object(shape.arguments, tool)
-            call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, told=literals.is_told)
-            call.odd = literals.oddities
-            call.json, call.in_list = shape.says_name, isinstance(value, list)
+            call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, json=shape.says_name)
+            call.told, call.odd, call.in_list = literals.is_told, literals.oddities, isinstance(value, list)
             calls.append(call)
         return calls, end
 
@@ -147,10 +145,9 @@ class ArgumentReader(TagReader):
             # A string whose end was inferred may contain a call.
             shown = (self.tool(found["N"]) for text in literals.told for found in _JSON_NAMED.finditer(text))
             if literals.marks_told and (n.STRONG.search(self.source.text, at, end) or any(shown)):
-                literals.in_string = True
-                raise NoCall("a string may end elsewhere")
-        except NoCall:
-            self.deep |= literals.in_string
+                raise OpenString("a string may end elsewhere")
+        except OpenString:
+            self.deep = True
             raise
         return value, end
 
@@ -244,8 +241,7 @@ class ArgumentReader(TagReader):
         read = self._read_arguments(at, tool, opener)
         if not read.value and (not sign or sign not in '{(`"') and (tool is None or tool.required or not opener):
             raise NoCall("the arguments are missing")
-        call = Call(tool, name, read.value, start, read.end, id=call_id, told=read.told)
-        call.bare, call.odd = True, read.odd
+        call = Call(tool, name, read.value, start, read.end, id=call_id, told=read.told, bare=True, odd=read.odd)
         return [call], read.end
 
     def _read_arguments(self, at: int, tool: Tool | None, opener: Opener | None) -> JsonArguments:
@@ -280,7 +276,8 @@ class ArgumentReader(TagReader):
     def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
         """Return arguments in parentheses, as Python keywords or as one object, and their end."""
         source, schema = self.source, schema_of(tool)
-        literals = PythonLiterals(source, schema, None, python=python)
+        literals = PythonLiterals(source, schema)
+        literals.python = python
         after = literals.skip(at + 1)
         sign = source.text[after : after + 1]
         only = next(iter(tool.required)) if self.positional and tool and len(tool.required) == 1 else ""
@@ -340,23 +337,21 @@ def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject
 def json_end(text: str, pos: int) -> int:
     """Return the end of the strict JSON at a position, or -1."""
     try:
-        return int(STRICT.raw_decode(text, pos)[1])
+        return strict_value(text, pos)[1]
     except (ValueError, RecursionError, NoCall):
         return -1
 
 
 def _item_spans(text: str, pos: int, end: int, count: int, value: Json) -> list[tuple[int, int]]:
-    """Return the (start, end) of each call in a value."""
+    """Return the (start, end) of each call in a value; those of the value if it is not a list of strict JSON."""
     spans, at = list[tuple[int, int]](), pos + 1
-    if isinstance(value, list) and len(value) == count > 1:
-        for _ in value:
-            between = _BETWEEN_ITEMS.match(text, at)
-            at = between.end() if between else at
-            spans.append((at, json_end(text, at)))
-            at = spans[-1][1]
-            if at < 0:
-                break
-    return spans if spans and at >= 0 else [(pos, end)] * count
+    for _ in value if isinstance(value, list) and len(value) == count > 1 else ():
+        start = end_of(_BETWEEN_ITEMS, text, at)
+        at = json_end(text, start)
+        if at < 0:
+            return [(pos, end)] * count
+        spans.append((start, at))
+    return spans or [(pos, end)] * count
 
 
 def without_residue(values: JsonObject) -> JsonObject:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import regex
 
@@ -13,8 +15,8 @@ from proxy.json import Json, JsonObject, integer, is_deep, refuse, verbatim
 from proxy.notations.schema import ALL_TYPES, ANYTHING, Schema, or_anything, type_of
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens
 from proxy.notations.string_escapes import unescaped
-from proxy.notations.strings import MARKS, TYPOGRAPHIC, Oddity, Open, StringReader
-from proxy.notations.tables import ARGUMENT_WORDS, STRONG
+from proxy.notations.strings import MARKS, TYPOGRAPHIC, Oddity, Open, OpenString, StringReader
+from proxy.notations.tables import ARGUMENT_WORDS, SEP, STRONG
 from proxy.notations.validator import same
 
 # Maximum nesting of brackets. Each level takes three Python stack frames.
@@ -47,7 +49,6 @@ CLOSING = regex.compile(
 _FOLLOWS = regex.compile(r"\s*(?:[,}\]):=]|$|<)")
 # Maximum length of a truncated word, number sign or escape.
 MAX_CUT = 8
-STRICT = json.JSONDecoder(strict=False, parse_int=integer, parse_float=verbatim, parse_constant=refuse)
 _PREFIXED_TEXT = re.compile(r"[A-Za-z]{1,2}[\"']")
 _CALLED = re.compile(r"[A-Za-z_]\w*\.?\w*\(.*\)")
 _QUOTED = re.compile(r"[\"'+]|^\w+\(")
@@ -65,7 +66,7 @@ class Literals(StringReader):
         text = self.source.text
         if self.strict and text.startswith(("{", "["), pos):
             try:
-                value, end, odd = _strictly(text, pos)
+                value, end, odd = strict_value(text, pos)
                 if not self.alone or not self.closers or self.source.match(self.closers, end):
                     self.odd = odd
                     return value, end
@@ -87,8 +88,7 @@ class Literals(StringReader):
         if (self.marks_told and (self.completed or self._undeclared or self._paths or lost_comma)) or (
             self.completed and (self._strayed or self.lost_comma or self._for_text or Oddity.COMMENTS in self.odd)
         ):
-            self.in_string = True
-            raise NoCall("a string or a bracket may end elsewhere")
+            raise OpenString("a string or a bracket may end elsewhere")
 
     @property
     def oddities(self) -> frozenset[Oddity]:
@@ -159,11 +159,9 @@ class Literals(StringReader):
         """Return a string up to the token that ends it."""
         end = self.source.find(token, start)
         if end >= 0 and _OPENED.search(self.source.text[start:end]):
-            self.in_string = True
-            raise NoCall("a token in a string")
+            raise OpenString("a token in a string")
         if end < 0 or self.source.match(_FOLLOWS, end + len(token)) is None:
-            self.in_string = True
-            raise NoCall("a string without its end")
+            raise OpenString("a string without its end")
         text = self.source.text[start:end]
         if token == "<escape>":  # FunctionGemma delimits values of every type this way
             self.bares.add(text)
@@ -179,9 +177,9 @@ class Literals(StringReader):
         declared = schema.all_keys()
         self._open.append(Open(close, schema, declared=declared, keys={*declared}))
         while True:
-            pos, comma = self._next_part(pos, begun=bool(values))
-            if comma is None:
-                self.lost_comma |= self._ended_by_comma and isinstance(values.get(key), str)
+            pos, more = self._next_part(pos, begun=bool(values))
+            if not more:
+                self.lost_comma |= self._after_comma and isinstance(values.get(key), str)
                 return values, pos
             sign = source.text[pos]
             if sign == "{" and not values and close == "}":  # doubled braces
@@ -196,29 +194,31 @@ class Literals(StringReader):
                     items = values[key] = [items]
                 items.append(value)
                 continue
-            self.lost_comma |= bool(values) and sign in MARKS and not comma and isinstance(values.get(key), str)
-            key, pos = self._read_member(pos, assign, values, apart=comma or not values)
+            apart = self._after_comma or not values
+            self.lost_comma |= not apart and sign in MARKS and isinstance(values.get(key), str)
+            key, pos = self._read_member(pos, assign, values, apart=apart)
 
-    def _next_part(self, pos: int, *, begun: bool) -> tuple[int, bool | None]:
-        """Return the position of the next member or item of the open bracket, and whether a comma precedes it.
+    def _next_part(self, pos: int, *, begun: bool) -> tuple[int, bool]:
+        """Return the position of the next member or item of the open bracket, and True.
 
-        At the end of the bracket, return the position after it, and None. `begun`: the bracket has a part already.
+        At the end of the bracket, return the position after it, and False. `begun`: the bracket has a part already.
+        Set `_after_comma`.
         """
-        source, comma = self.source, False
+        source, self._after_comma = self.source, False
         while True:
             pos = self._next(pos)
             if pos >= source.size:
-                return self._cut(pos, comma=comma), None
+                return self._cut(pos), False
             sign = source.text[pos]
             if sign == self._open[-1].close:
-                self._ended_by_comma = comma
                 self._open.pop()
-                return pos + 1, None
+                return pos + 1, False
             if begun and sign in "<[]}`" and self.closers and source.match(self.closers, pos):
-                return self._cut(pos), None
-            if sign != "," or comma or not begun:
-                return pos, comma
-            pos, comma = pos + 1, True
+                self._after_comma = False
+                return self._cut(pos), False
+            if sign != "," or self._after_comma or not begun:
+                return pos, True
+            pos, self._after_comma = pos + 1, True
 
     def _read_member(self, pos: int, assign: tuple[str, ...], values: JsonObject, *, apart: bool) -> tuple[str, int]:
         """Read a key and its value into `values`; return the key and where the value ends. `apart`: after a comma."""
@@ -250,17 +250,15 @@ class Literals(StringReader):
             self.odd.add(Oddity.LOST_COMMAS)
         return key, pos
 
-    def _cut(self, pos: int, *, comma: bool = False) -> int:
+    def _cut(self, pos: int) -> int:
         """Close the last bracket, which is missing; return the position. Raise NoCall after a comma."""
         if not self.source.final and pos >= self.source.size:
             raise NeedMore
         if pos < self.source.size and self.source.match(STRONG, pos):  # the text before it may belong to a string
-            self.in_string = True
-            raise NoCall("another call begins before a bracket ends")
-        if comma:
+            raise OpenString("another call begins before a bracket ends")
+        if self._after_comma:
             raise NoCall("a value was expected")
         self.odd.add(Oddity.CLOSERS)
-        self._ended_by_comma = False
         self._open.pop()
         return pos
 
@@ -290,10 +288,10 @@ class Literals(StringReader):
         items, each = list[Json](), _items_of(schema)
         self._open.append(Open(close, schema, listed=True, declared=each.all_keys()))
         while True:
-            pos, comma = self._next_part(pos, begun=bool(items))
-            if comma is None:
+            pos, more = self._next_part(pos, begun=bool(items))
+            if not more:
                 return items, pos
-            if items and not comma:
+            if items and not self._after_comma:
                 self.odd.add(Oddity.LOST_COMMAS)
                 self.lost_comma |= self.source.text[pos] in MARKS
             value, pos = self.value(pos, each)
@@ -302,7 +300,7 @@ class Literals(StringReader):
     def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
         """Return the value in parentheses. As in Python, only a comma makes a list."""
         items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
-        return (items[0] if len(items) == 1 and not self._ended_by_comma else items), end
+        return (items[0] if len(items) == 1 and not self._after_comma else items), end
 
 
 class BareLiterals(Literals):
@@ -314,6 +312,7 @@ class BareLiterals(Literals):
 class PythonLiterals(Literals):
     """Reader of Python literals as arguments of a call."""
 
+    python = True
     # Up to a comma before another key, or to the end of the call.
     _bare = regex.compile(
         r"(?!,)"
@@ -392,7 +391,7 @@ def _number(text: str) -> int | float:
     return number
 
 
-def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]]:
+def strict_value(text: str, start: int) -> tuple[Json, int, set[Oddity]]:
     """Return the JSON value at a position, its end, and its oddities.
 
     Control characters in strings are allowed. Raise JSONDecodeError if the text is not JSON, and NoCall if a key has
@@ -415,60 +414,72 @@ def _strictly(text: str, start: int) -> tuple[Json, int, set[Oddity]]:
     return value, end, odd
 
 
-@functools.lru_cache(maxsize=4)
-def _tag(prefix: str) -> re.Pattern[str]:
-    """Return the pattern of a tag after `prefix`."""
-    return re.compile(rf"{re.escape(prefix)}<(/?)([A-Za-z_$][\w.-]*)>")
+class Element(NamedTuple):
+    """The element `<name>text</name>` at text[start:end], in nested elements. Its text is at text[text_start:text_end].
+
+    An element without its end tag ends at sys.maxsize.
+    """
+
+    name: str
+    start: int
+    text_start: int
+    text_end: int = sys.maxsize
+    end: int = sys.maxsize
+
+
+def elements(text: str, start: int = 0, prefix: str = SEP) -> Iterator[Element]:
+    """Yield the outermost elements after a position. `prefix` precedes each tag."""
+    opened, depth = None, 0
+    for tag in re.compile(rf"{re.escape(prefix)}<(/?)([A-Za-z_$][\w.-]*)>").finditer(text, start):
+        closing, name = tag.groups()
+        if opened is None and not closing:
+            opened, depth = Element(name, tag.start(), tag.end()), 1
+        elif opened and name == opened.name:
+            depth += -1 if closing else 1
+            if not depth:
+                yield opened._replace(text_end=tag.start(), end=tag.end())
+                opened = None
+    if opened:
+        yield opened
 
 
 def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -> Json:
     """Return the value of nested elements according to the schema; without elements, the value of the text."""
     if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
         return [] if "object" not in schema.types else {}
-    first, value = _tag(prefix).search(text), typed(schema, text)
+    parts, value = [*elements(text, prefix=prefix)], typed(schema, text)
     if not isinstance(value, str):
         return value  # a literal, even if its strings contain tags
-    if first is None or ("string" in schema.types and (first.start() or schema.types != ALL_TYPES)):
+    lead = text[: parts[0].start] if parts else text
+    unopened = f"{prefix}</" in lead
+    if not (parts or unopened) or ("string" in schema.types and (lead or schema.types != ALL_TYPES)):
         if prefix and prefix in text and schema.types == ALL_TYPES:
             raise NoCall("an element was expected")
         return value
-    if depth > MAX_NESTED:
-        raise NoCall("nested too deeply")
-    beside, text = text[: first.start()].strip(), text[first.start() :].strip()
-    parts = _parts(text, _tag(prefix))
-    names = {name for name, _ in parts}
+    if unopened or depth > MAX_NESTED:
+        raise NoCall("an end tag without its element, or nested too deeply")
+    beside, end = lead.strip(), len(lead)
+    for each in parts:
+        if text[end : each.start].strip():
+            raise NoCall("an element was expected")
+        end = each.end
+    if end > len(text) or text[end:].strip():
+        raise NoCall("an element without its end")
+    names = {each.name for each in parts}
+    contents = [(each.name, text[each.text_start : each.text_end]) for each in parts]
     if not beside and (("array" in schema.types and "object" not in schema.types) or names == {"item"}):
         items = or_anything(schema.items)
         if len(names) > 1 or names & items.properties.keys():
             raise NoCall("elements beside the items, or keys of an item")
-        return [element_value(each, items, prefix, depth + 1) for _, each in parts]
+        return [element_value(content, items, prefix, depth + 1) for _, content in contents]
     if beside and "object" not in schema.types:
         raise NoCall("an element was expected")
     values: JsonObject = {"$text": beside} if beside else {}
-    for name, each in parts:
-        inner = element_value(each, or_anything(schema.properties.get(name)), prefix, depth + 1)
+    for name, content in contents:
+        inner = element_value(content, or_anything(schema.properties.get(name)), prefix, depth + 1)
         if name not in values:
             values[name] = inner
             continue
         before = values[name]
         values[name] = [*before, inner] if isinstance(before, list) else [before, inner]
     return values
-
-
-def _parts(text: str, tag: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Return the names and contents of the elements in a text."""
-    parts, name, start, end, depth = list[tuple[str, str]](), "", 0, 0, 0
-    for found in tag.finditer(text):
-        closing, word = found.groups()
-        if not depth:
-            if closing or text[end : found.start()].strip():
-                raise NoCall("an element was expected")
-            name, start, depth = word, found.end(), 1
-        elif word == name:
-            depth += -1 if closing else 1
-            if not depth:
-                parts.append((name, text[start : found.start()]))
-                end = found.end()
-    if depth or text[end:].strip():
-        raise NoCall("an element without its end")
-    return parts

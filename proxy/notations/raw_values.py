@@ -16,6 +16,7 @@ from typing import Protocol
 
 import regex
 
+from proxy.notations.literals import elements
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
 from proxy.notations.tables import BEHIND_CALL, END_OF_TURN, SEP, TOKENS
 from proxy.notations.toolset import Tool
@@ -24,7 +25,6 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
 # A fence or character data directly after the opener of its value.
 _FIRST_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})(?!.*`)|\s*(<!\[CDATA\[)")
 _BLANKS = re.compile(r"\s*")
-_ELEMENT = re.compile(rf"{re.escape(SEP)}<(/?)([A-Za-z_$][\w.-]*)>")
 _LINE_REST = re.compile(r"[ \t\r]*")
 # Meaningless words before the end tag of a wrapper.
 _FEW_WORDS = regex.compile(r"[^<\n]{1,39}(?=<)")
@@ -139,7 +139,7 @@ class RawValue:
         """Return whether the value up to a position contains an unmatched end tag, and its last mark."""
         depth, last = 0, None
         for last in self.between(self.own.end, end):
-            if last.level is Level.VALUE and (not last.closing or self.is_own_end(last)):
+            if last.level is Level.VALUE and (not last.closing or last.closes(self.own)):
                 depth += -1 if last.closing else 1
             if depth < 0:
                 break
@@ -188,20 +188,10 @@ class RawValue:
                 return True
         return False
 
-    def is_own_end(self, mark: Mark) -> bool:
-        """Return whether an end tag may be that of this value."""
-        return not mark.kind or not self.own.kind or mark.kind == self.own.kind
-
     @property
     def holds_keys(self) -> bool:
         """True for an element that is not a declared key: it may contain the tool's keys."""
         return self.own.word == KEY and self.tool is not None and self.own.key not in self.tool.properties
-
-    @property
-    def has_elements(self) -> bool:
-        """True for an element that cannot be a string: it may contain elements."""
-        tool, own = self.tool, self.own
-        return own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
 
     def begins_line(self, pos: int) -> bool:
         """Return whether only whitespace precedes the position on its line."""
@@ -249,8 +239,7 @@ class RawValue:
             if mark.level is Level.WRAPPER:
                 # After the call's own end tag, text may follow the wrapper on its line.
                 after_call = level is Level.CALL and mark.start == pos
-                over = self.wrapper_is_over(mark.end) if after_call else self.line_is_over(mark.end)
-                return Follows.END if over else Follows.TEXT, behind
+                return Follows.END if self.wrapper_is_over(mark.end, after_call=after_call) else Follows.TEXT, behind
             if mark.level is Level.VALUE:
                 if level is Level.CALL or text[mark.start : mark.end] != text[closer.start : closer.end]:
                     return Follows.TEXT, behind
@@ -280,20 +269,22 @@ class RawValue:
         own = mark.word == self.own.word and self.is_placed(mark.start, declared=False)
         return Follows.VALUE if own else Follows.TEXT
 
-    def wrapper_is_over(self, pos: int) -> bool:
-        """Return whether a wrapper may end here: not inside a quotation in the value."""
-        if pos == self.source.size and not self.source.final:
-            raise NeedMore
-        return pos not in self.layout.shown and self.source.text[pos : pos + 1] not in (*_QUOTES,)
+    def wrapper_is_over(self, pos: int, *, after_call: bool = False) -> bool:
+        """Return whether a wrapper may end here: no text follows on the line.
 
-    def line_is_over(self, pos: int) -> bool:
-        """Return whether a wrapper may end here: no text follows on the line, and it is not in a quotation."""
-        text, at = self.source.text, end_of(_LINE_REST, self.source.text, pos)
-        if at == len(text) and not self.source.final:
-            raise NeedMore
+        After the end tag of the call, only a quotation mark shows that it does not end.
+        """
+        text = self.source.text
+        at = pos if after_call else end_of(_LINE_REST, text, pos)
+        if at == len(text):
+            if not self.source.final:
+                raise NeedMore
+            return pos not in self.layout.shown
         if pos in self.layout.shown:
             return False
-        return at == len(text) or text[at] in "\n<]" or bool(ends_turn(self.source, at))
+        if after_call:
+            return text[at] not in _QUOTES
+        return text[at] in "\n<]" or bool(ends_turn(self.source, at))
 
     def goes_on(self, pos: int) -> bool:
         """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
@@ -308,33 +299,33 @@ class RawValue:
         for mark in self.between(pos):
             if not mark.closing:
                 stack.append(mark)
-            elif not _close(stack, mark) and mark.level is Level.VALUE and self.is_own_end(mark):
+            elif not _close(stack, mark) and mark.level is Level.VALUE and mark.closes(self.own):
                 last = mark.start if self.follows(mark, stack)[0] is not Follows.TEXT else last
         return last
 
 
+@dataclass(slots=True)
 class _Search:
-    """Search for the end of one value, mark by mark."""
+    """Search for the end of one value, mark by mark.
 
-    def __init__(self, value: RawValue) -> None:
-        self.value = value
-        self.stack: list[Mark] = []
-        # Openers of calls and wrappers in the middle of lines.
-        self.named: list[Mark] = []
-        # `split`: the first properly placed opener of a declared key inside the value. `doubtful`: the first one in
-        # another place. `fallback`: the end of the value before a doubtful opener.
-        self.split: Mark | None = None
-        self.doubtful: Mark | None = None
-        self.fallback: RawEnd | None = None
-        # The last end tag of a value.
-        self.last_end: Mark | None = None
-        # Number of end tags of the value's kind that ended nothing.
-        self.shown_ends = 0
-        self.others = value.others()
-        # One of the value's own end tags did not end it.
-        self.passed = False
-        # `again`: the opener of the `split` key is repeated. `opened_value`: the value contains an opener of a value.
-        self.again = self.opened_value = False
+    `stack` are the open tags inside the value; `named`, the openers of calls and wrappers in the middle of lines.
+    `split` is the first properly placed opener of a declared key inside the value, `doubtful` the first one in another
+    place. `fallback` is the end of the value before the `split` opener. `last_end` is the last end tag of a value.
+    """
+
+    value: RawValue
+    stack: list[Mark] = field(default_factory=list)
+    named: list[Mark] = field(default_factory=list)
+    split: Mark | None = None
+    doubtful: Mark | None = None
+    fallback: RawEnd | None = None
+    last_end: Mark | None = None
+    # Number of end tags of the value's kind that ended nothing. `passed`: there was one.
+    shown_ends: int = 0
+    passed: bool = False
+    # `again`: the opener of the `split` key is repeated. `opened_value`: the value contains an opener of a value.
+    again: bool = False
+    opened_value: bool = False
 
     def run(self) -> RawEnd:
         """Return the end of the value. Raise NoCall if there is no end, or two possible ones."""
@@ -350,7 +341,7 @@ class _Search:
         if last and last.closing and not value.source.text[last.end : end.end].strip():
             if last.level is not Level.VALUE:
                 raise NoCall("another key may begin in a value")
-            if value.is_own_end(last):
+            if last.closes(value.own):
                 return RawEnd(last.start, last.end)  # an opener inside had no end tag
         if value.is_in_quotation(end.end, end.resume):
             raise NoCall("what follows may be quoted")
@@ -360,16 +351,23 @@ class _Search:
         """Return the end of the value that its marks determine."""
         value = self.value
         fenced = _Fences(value.source, value.own.end)
-        elements = _Elements(value.source.text, value.own.end) if value.has_elements else None
+        own, tool = value.own, value.tool
+        # An element that cannot be a string may contain elements.
+        nested = own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
+        inner = elements(value.source.text, own.end) if nested else iter(())
+        element = next(inner, None)
         for mark in value.between(value.own.end):
             if fenced.holds(mark.start):
                 if mark.level is Level.VALUE:
                     fenced.depth += -1 if mark.closing else 1
                     if fenced.depth < 0 and value.follows(mark)[0] is Follows.VALUE:
                         raise NoCall("a fence may end in another value")
-            elif elements and elements.hold(mark.start):
                 continue
-            elif not mark.closing:
+            while element and element.text_end < mark.start:
+                element = next(inner, None)
+            if element and element.start < mark.start:
+                continue  # tags in the text of an element do not count
+            if not mark.closing:
                 self._opening(mark)
             elif value.is_shown_indented(mark):
                 if mark.level is not Level.VALUE:
@@ -396,11 +394,11 @@ class _Search:
         return None if value.is_in_quotation(last.start, value.source.blanks(pos)) else RawEnd(last.start, last.end)
 
     def _opening(self, mark: Mark) -> None:
-        value = self.value
+        value, others = self.value, self.value.others()
         mark.key = value.meant(mark.key) if mark.key else ""
         if self.split and not self.fallback and mark.key == self.split.key:
             self.again |= value.is_placed(mark.start)
-        another = mark.level is Level.VALUE and self.others is not None and mark.key in self.others
+        another = mark.level is Level.VALUE and others is not None and mark.key in others
         placed = another and value.is_placed(mark.start)
         if another and not self.stack:
             if self.shown_ends and placed:
@@ -445,8 +443,8 @@ class _Search:
             self.stack = []  # it names the key, so tags in the text need not be closed
         follows, resume = value.follows(mark, self.stack)
         if follows is Follows.TEXT:
-            self.shown_ends += value.is_own_end(mark)
-            self.passed |= value.is_own_end(mark)
+            self.shown_ends += mark.closes(value.own)
+            self.passed |= mark.closes(value.own)
             return None
         if resume > mark.end:
             # A value never ends with its own end tag: the second one is surplus.
@@ -456,11 +454,11 @@ class _Search:
             if inner.count(False) > inner.count(True):
                 raise NoCall("what a value shows is not closed")
             return RawEnd(mark.start, resume)
-        if self.fallback is not None and not (value.holds_keys and value.is_own_end(mark)):
+        if self.fallback is not None and not (value.holds_keys and mark.closes(value.own)):
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
-        value.foreign = not value.is_own_end(mark)
+        value.foreign = not mark.closes(value.own)
         if follows is Follows.NOTHING:
             self._check_token(mark)
         return RawEnd(mark.start, mark.end)
@@ -494,7 +492,7 @@ class _Search:
             pos = value.source.blanks(mark.end)
             inside = value.marks(pos, here=True)
             # The call continues after the tag, which is part of the value.
-            over = value.line_is_over(mark.end) and (inside is None or inside.level is Level.WRAPPER)
+            over = value.wrapper_is_over(mark.end) and (inside is None or inside.level is Level.WRAPPER)
         if not over:
             return None
         if self.fallback is not None:
@@ -503,26 +501,6 @@ class _Search:
             raise NoCall("a key's opener in a line may be shown")
         at = self.split.start if self.split and self.split in self.stack else mark.start
         return RawEnd(at, at, True)
-
-
-class _Elements:
-    """Elements inside a value. Tags in their text do not count."""
-
-    def __init__(self, text: str, start: int) -> None:
-        self._tags = _ELEMENT.finditer(text, start)
-        self._ahead = next(self._tags, None)
-        self._name, self._depth = "", 0
-
-    def hold(self, pos: int) -> bool:
-        """Return whether an element is open at a position. Positions must not decrease."""
-        while self._ahead and self._ahead.start() < pos:
-            closing, name = self._ahead.groups()
-            if not self._depth and not closing:
-                self._name, self._depth = name, 1
-            elif name == self._name:
-                self._depth += -1 if closing else 1
-            self._ahead = next(self._tags, None)
-        return self._depth > 0
 
 
 class _Fences:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import sys
-from enum import Enum, auto
 
 _SURE = ("\\", '"', "'", "/")
 _LETTERS = {**{mark: mark for mark in _SURE}, "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
@@ -43,9 +42,11 @@ def unescape(inside: str, *, python: bool = False) -> str:
     # Python joins lines after a backslash; a string that also has plain line ends may mean the backslash literally.
     if "" in meanings.values() and _BARE_LINE_END.search(inside):
         raise ValueError("a backslash at the end of a line can be read in two ways")
-    # If one backslash escapes nothing, as in an unescaped path, another one may be literal too.
-    kinds = {_kind_of_escape(meaning) for meaning in meanings.values()}
-    if kinds >= {_Escape.CHARACTER, _Escape.NOTHING} and (_Escape.SURE not in kinds or _DRIVE.search(inside)):
+    # An escaped quotation mark, slash or backslash shows deliberate escaping. Otherwise, if one backslash escapes
+    # nothing, as in an unescaped path, one that encodes a character may be literal too.
+    deliberate = any(meaning in _SURE for meaning in meanings.values())
+    literal = {meaning.startswith("\\") for meaning in meanings.values() if meaning not in _SURE}
+    if literal == {True, False} and (not deliberate or _DRIVE.search(inside)):
         raise ValueError("backslashes that can be read in two ways")
     return _joined(text)
 
@@ -78,26 +79,6 @@ def _meaning(written: str, *, python: bool) -> str:
     if len(written) > 1 and (code := int(written[1:], 16)) <= sys.maxunicode:
         return chr(code)
     return f"\\{written}"
-
-
-class _Escape(Enum):
-    """The meanings of a backslash in a string."""
-
-    # It escapes a quotation mark, a slash or another backslash, which shows deliberate escaping.
-    SURE = auto()
-    # It encodes a character, or is the separator of a Windows path: `\\new`.
-    CHARACTER = auto()
-    # It escapes nothing, and is kept: `\\d`.
-    NOTHING = auto()
-
-
-def _kind_of_escape(part: str) -> _Escape:
-    """Return the kind of an escape, given its decoded value."""
-    if part in _SURE:
-        return _Escape.SURE
-    if part.startswith("\\"):
-        return _Escape.NOTHING
-    return _Escape.CHARACTER
 
 
 def has_doubtful_path(written: str) -> bool:

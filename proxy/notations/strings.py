@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 import regex
 
@@ -59,6 +60,10 @@ class Oddity(Enum):
     OTHER = auto()
 
 
+class OpenString(NoCall):
+    """A string is unreadable, and may extend to the end of the text. Calls in it do not count."""
+
+
 NOT_ODD = frozenset[Oddity]()
 
 
@@ -79,47 +84,44 @@ class Open:
 class StringReader:
     """Reader of strings, aware of the open brackets around them.
 
-    `schema` is the schema of the whole value; if None, `schema_later` returns it when needed. `closers` matches text
+    `schema` is the schema of the whole value, or a function that returns it when it is needed. `closers` matches text
     that may follow the whole value. `strict`: try strict JSON first. `alone`: only `closers` may follow the value.
 
     Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `bares`, those without
-    quotation marks; `lost_comma`, a comma after a string is missing or surplus; `in_string`, a string is unreadable;
-    `plain`, the value is strict JSON.
+    quotation marks; `lost_comma`, a comma after a string is missing or surplus; `plain`, the value is strict JSON.
     """
+
+    # Python's comments, prefixes and escapes.
+    python = False
 
     def __init__(
         self,
         source: Source,
-        schema: Schema | None = ANYTHING,
+        schema: Schema | Callable[[], Schema] = ANYTHING,
         closers: regex.Pattern[str] | None = None,
-        *,
-        python: bool = False,
     ) -> None:
-        self.source, self.closers, self.python = source, closers, python
+        self.source, self.closers = source, closers
         self._schema, self._open = schema, list[Open]()
-        self.schema_later: Callable[[], Schema] = lambda: ANYTHING
         # A string may contain a Windows path with single backslashes.
         self._paths = False
         self.odd = set[Oddity]()
-        self.lost_comma = self.in_string = False
+        self.lost_comma = False
         self.told = list[str]()
         self.bares = set[str]()
         # `_undeclared`: a key is not declared by its object. `_strayed`: a key is declared by an enclosing object.
         self._undeclared = self._strayed = False
         # An object or list is in place of a string, and no declared key followed.
         self._for_text = False
-        # `_ended_by_comma`: a comma precedes the closing bracket of the last list. `_printed`: Python printed the
-        # value, with Python's escapes.
-        self._ended_by_comma = self._printed = False
+        # `_after_comma`: a comma precedes the last part or closing bracket that was met. `_printed`: Python printed
+        # the value, with Python's escapes.
+        self._after_comma = self._printed = False
         self.plain = self.strict = True
         self.alone = False
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The schema of the whole value."""
-        if self._schema is None:
-            self._schema = self.schema_later()
-        return self._schema
+        return self._schema if isinstance(self._schema, Schema) else self._schema()
 
     @property
     def marks_told(self) -> bool:
@@ -157,29 +159,24 @@ class StringReader:
         while (at := _next_mark(source.text, mark, at)) >= 0 and not self._may_end(at + 1):
             ends = not inside and source.text[at - 1] not in _BEFORE_OPENING
             if source.text[at - 1] == "\\" or (ends and source.match(_ANOTHER_STRING, at + 1)):
-                self.in_string = True
-                raise NoCall("two strings side by side, or a mark after two backslashes")
+                raise OpenString("two strings side by side, or a mark after two backslashes")
             told, inside = True, not inside
             self.odd.add(Oddity.INNER_QUOTES)
             at += 1
         if at < 0:
             if not source.final:
                 raise NeedMore
-            self.in_string = True
-            raise NoCall("a string without its end")
+            raise OpenString("a string without its end")
         text = source.text[start:at]
         # With an odd number of marks inside, the closing mark may be missing, and the string may include other calls.
         odd = (text.count(mark) - text.count("\\" + mark)) % 2
         named = bool(self._open) and not self._open[-1].listed and bool(self._open[-1].declared)
-        if told and ((odd and not self._sure_end(text, at + 1)) or not named or self._may_have_ended(text)):
-            self.in_string = True
-            raise NoCall("a string may end elsewhere")
+        if told and (not named or (odd and not self._sure_end(text, at + 1)) or self._may_have_ended(text)):
+            raise OpenString("a string may end elsewhere")
         self.told += [text] * told
         # A model that omits backslashes before marks omits them in paths, too: `say "x" in C:\new`.
         self._paths |= has_doubtful_path(text)
-        if mark == "'" and not self.python and "\\" in text:
-            self._check_marks_of_python(text)
-        return self._unescaped(text), at + 1
+        return self._unescaped(text, mark), at + 1
 
     def _sure_end(self, text: str, end: int) -> bool:
         """Return whether a string with an odd number of marks inside can end only here.
@@ -197,21 +194,19 @@ class StringReader:
             return self._is_key(self.skip(pos + 1), required)
         return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
 
-    def _unescaped(self, text: str) -> str:
-        """Return a string with its escapes decoded. Raise NoCall if its backslashes are ambiguous."""
+    def _unescaped(self, text: str, mark: str) -> str:
+        """Return a string with its escapes decoded. Raise NoCall if its backslashes are ambiguous.
+
+        A single-quoted string may be one of Python, where more is an escape: `'\\x1b'`.
+        """
+        python = self.python or self._printed
         try:
-            return unescape(text, python=self.python or self._printed)
+            value = unescape(text, python=python)
+            if mark == "'" and value != unescape(text, python=True):
+                raise NoCall("escapes of Python, or of none")
         except ValueError as error:
             raise NoCall(str(error)) from None
-
-    def _check_marks_of_python(self, text: str) -> None:
-        """Reject a single-quoted string with escapes that differ in Python: `'\\x1b'`."""
-        try:
-            value = unescape(text, python=True)
-        except ValueError:
-            return
-        if value != self._unescaped(text):
-            raise NoCall("escapes of Python, or of none")
+        return value
 
     def _tripled(self, marks: str, start: int) -> tuple[str, int]:
         """Return a string between three marks."""
@@ -222,9 +217,8 @@ class StringReader:
             raise NoCall("a string without its end")
         text = self.source.text[start:end]
         if not self.python and (not text or text[0] == marks[0]):
-            self.in_string = True
-            raise NoCall("the marks may be the text's own")
-        return self._unescaped(text), end + 3
+            raise OpenString("the marks may be the text's own")
+        return self._unescaped(text, marks[0]), end + 3
 
     def _may_have_ended(self, text: str) -> bool:
         """Return whether a string with marks inside may have ended earlier: before a declared key, a key outside of
@@ -288,9 +282,9 @@ class StringReader:
     def _goes_on_loosely(self, pos: int, level: int) -> bool:
         """Return whether there are surplus closing brackets, or a comma is missing before a key or another object."""
         source = self.source
-        if not level and self.strict and not self.alone:
-            return True
         if not level:
+            if self.strict and not self.alone:
+                return True
             pos = self.skip(end_of(_BRACKETS, source.text, pos))
             ended = pos >= source.size or (self.closers is not None and source.match(self.closers, pos) is not None)
             if ended or self.alone:
@@ -317,8 +311,7 @@ class StringReader:
             pos = self.skip(pos + 1)
             return source.starts("}", pos) or self._is_key(pos, opened.declared if self.marks_told else None)
         if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
-            self.in_string = True
-            raise NoCall("a key may be there twice")
+            raise OpenString("a key may be there twice")
         return self._is_key(pos, opened.keys if self.marks_told else None)
 
     def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
