@@ -17,7 +17,6 @@ from tests.support.helpers import (
     call_json,
     ends,
     function,
-    merged,
     new_engine,
     new_scanner,
     offered,
@@ -35,15 +34,6 @@ STRONG = HERMES.replace("ls", "pwd")
 TAGS = "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>"
 INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
 UNKNOWN = f"<tool_call>\n{call_json('nope', x='y')}\n</tool_call>"
-
-
-def test_markup_inside_an_argument_stays_when_the_call_was_let_go_by_time() -> None:
-    """C3: what is released in the middle of a string must not be taken for the start of a call later."""
-    scanner = new_scanner()
-    text = f"<tool_call>\n{call_json('write_file', path='a', content=f'see {INNER}')}\n</tool_call>"
-    at = text.index("see ")
-    pieces = [*scanner.feed(text[:at]), *scanner.release(), *scanner.feed(text[at:]), *scanner.finish(stopped=True)]
-    assert merged(pieces, text).calls == ()
 
 
 def test_a_strong_call_is_committed_the_moment_it_closes() -> None:
@@ -93,12 +83,6 @@ def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
         assert rejection in [note.rejection for note in scanner.refused if text[note.start] == "<"]
 
 
-def test_what_is_a_call_is_not_noted() -> None:
-    scanner = new_scanner()
-    assert scan([f"So:\n{STRONG}\n{WEAK}"], scanner).calls
-    assert scanner.refused == []
-
-
 # Prose that mentions markers: nothing in it names an offered tool in a call's own form.
 MENTIONS = [
     "Models write <tool_call> and then JSON, or <tools>, or <function=NAME>; " * 20,
@@ -134,30 +118,6 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
     assert scan(list(text)).text == text
 
 
-def test_text_without_markers_is_let_go_at_once() -> None:
-    scanner = new_scanner()
-    for at, each in enumerate("Just text, with 1 + 0 & more.\nHere is a line."):
-        assert "".join(piece.text for piece in scanner.feed(each)) == each, at
-        assert not scanner.held
-
-
-def test_at_most_two_characters_of_prose_wait_for_the_next() -> None:
-    """C2."""
-    scanner = new_scanner()
-    text, let_go = "Just text, with 1 > 0.\nAnd Then <b>.", 0
-    for at, each in enumerate(text, 1):
-        let_go += sum(len(found.text) for found in scanner.feed(each))
-        assert at - let_go <= 2
-    assert scan(list(text)).text == text
-
-
-def test_what_is_held_over_the_limit_is_let_go_as_text() -> None:
-    """C6, C7: a limit that is exceeded is no failure."""
-    for cut in all_cuts(f"a {STRONG} b"):
-        assert scan(list("".join(cut)), new_scanner(max_held=40)).calls == ()
-    assert scan(list(STRONG), new_scanner(max_held=400)).calls
-
-
 def test_calls_over_the_limit_stay_text() -> None:
     """C7."""
     text = f"{STRONG}\n{STRONG}\n{STRONG}"
@@ -167,19 +127,6 @@ def test_calls_over_the_limit_stay_text() -> None:
         assert found.text.strip() == STRONG
     both = f"[{WEAK}, {WEAK}]"
     assert scan([both], new_scanner(max_calls=1)).text == both
-
-
-@pytest.mark.parametrize("text", [STRONG[:-3], WEAK, "<tool_c", f"{STRONG}\n\n", "```json\n{", "a <"])
-def test_what_is_released_is_text_and_nothing_is_lost(text: str) -> None:
-    scanner = new_scanner()
-    pieces = [*scanner.feed(text)]
-    assert scanner.held
-    pieces += scanner.release()
-    assert not scanner.held
-    assert scanner.release() == []
-    pieces += [*scanner.feed(f"x {STRONG}"), *scanner.finish(stopped=True)]
-    found = merged(pieces, f"{text}x {STRONG}")
-    assert found.parsed[-1:] == ([("bash", {"command": "pwd"})] if not text.startswith("```") else [])
 
 
 FINDING = offered(function("find", {"pattern": {"type": "string"}}))
@@ -202,15 +149,6 @@ def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long
     pieces = scanner.release()
     assert [len(piece.calls or ()) for piece in pieces] == [1, 0]
     assert not scanner.held and scanner.release() == []
-
-
-def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
-    """C2, C4."""
-    engine = new_engine(FINDING)
-    events = [*engine.feed(says(f'Is it "so: {QUOTED} ')), *engine.release()]
-    seen = view([*events, *run([says('"'), ends()], engine)])[0]
-    assert (seen.calls, seen.finish) == ([("find", '{"pattern": "a b"}')], "tool_calls")
-    assert seen.text.split() == ["Is", "it", '"so:', '"']
 
 
 @pytest.mark.parametrize("results", [(f"It says: {QUOTED}",), ()])

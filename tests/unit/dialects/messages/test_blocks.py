@@ -80,23 +80,6 @@ def test_calls_that_wait_behind_another_are_limited() -> None:
             blocks.take(opened(index))
 
 
-def test_an_error_ends_the_open_block_first() -> None:
-    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(ASKED)
-        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
-        assert check_stream(data)["error"] == {"type": "api_error", "message": "it broke off"}
-        assert b"content_block_stop" in data
-
-
-def test_claude_code_keeps_its_block_open() -> None:
-    """It takes a block that ended for good, whatever follows, and asks again by itself while none has."""
-    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(ReplyOptions("claude-x", leave_open=True))
-        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
-        assert check_stream(data, left_open=True)["error"]["message"] == "it broke off"
-        assert b"content_block_stop" not in data
-
-
 FRAGMENTS = st.sampled_from(["{", "}", '"a": 1', '{"a": "', '"}', " ", "{}", ""])
 TEXTS = st.sampled_from(
     ["a", " ", "\n", "<think>", "</think>", "<th", "ink>", "b c", "<", "<|channel|>final<|message|>"]
