@@ -22,43 +22,6 @@ def gathered(deltas: list[dict[str, Any]], *, stopped: bool = True) -> tuple[Cho
     return view(events)[0], events
 
 
-Calls = list[tuple[str, str, str]]
-ONE: Calls = [("a", "bash", LS)]
-TWO: Calls = [("a", "bash", LS), ("b", "bash", PWD)]
-SHAPES: dict[str, tuple[list[dict[str, Any]], Calls]] = {
-    "vLLM": (
-        [piece(0, name="bash", id="a"), piece(0, '{"'), piece(0, "command"), piece(0, '": "'), piece(0, 'ls"}')],
-        ONE,
-    ),
-    "llama-server": ([piece(0, "{", "bash", "a"), piece(0, '"command": "ls'), piece(0, '"}')], ONE),
-    "all at once": ([piece(0, LS, "bash", "a")], ONE),
-    "empty arguments first": ([piece(0, "", "bash", "a"), piece(0, LS)], ONE),
-    "null arguments first": ([piece(0, None, "bash", "a"), piece(0, LS)], ONE),
-    "two in parallel": ([piece(0, LS, "bash", "a"), piece(1, PWD, "bash", "b")], TWO),
-    "index missing later (F42)": ([piece(0, LS[:5], "bash", "a"), piece(None, LS[5:])], ONE),
-    "index counts from 1": ([piece(1, LS, "bash", "a"), piece(2, PWD, "bash", "b")], TWO),
-    "id null": ([{"index": 0, "id": None, "function": {"name": "bash", "arguments": LS}}], [("new0", "bash", LS)]),
-    "arguments an empty object": ([piece(0, "{}", "now", "a")], [("a", "now", "{}")]),
-    "arguments after an empty call (F26)": (
-        [piece(0, "", "now", "a"), piece(1, LS, "bash", "b")],
-        [("a", "now", "{}"), ("b", "bash", LS)],
-    ),
-    "required missing (F25)": ([piece(0, "{}", "bash", "a")], [("a", "bash", "{}")]),
-    "an unknown key": ([piece(0, '{"cmd": "ls"}', "bash", "a")], [("a", "bash", '{"cmd": "ls"}')]),
-    "blanks around": ([piece(0, f" {LS}\n", "bash", "a")], [("a", "bash", f" {LS}\n")]),
-    "blanks after, later": ([piece(0, LS, "bash", "a"), piece(0, "\n ")], [("a", "bash", f"{LS}\n ")]),
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_each_shape_of_deltas_is_its_calls(name: str) -> None:
-    deltas, expected = SHAPES[name]
-    seen, _ = gathered(deltas)
-    ids = [f"new{at}" if each.startswith("call_") else each for at, each in enumerate(seen.ids)]
-    assert list(zip(ids, seen.names, seen.arguments, strict=True)) == expected
-    assert seen.text == "" and len(set(seen.ids)) == len(expected)
-
-
 @pytest.mark.parametrize("mark", ['"}', '"}  ', '" }', '"\n}\n'])
 def test_the_mark_that_could_end_a_call_waits_for_its_end(mark: str) -> None:
     """C4: it may be within a string whose marks have no backslash."""

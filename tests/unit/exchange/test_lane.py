@@ -268,13 +268,6 @@ def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
     assert seen == [(Why.THOUGHT, False)] * 2
 
 
-def test_the_lane_is_open_for_the_answer_behind_a_thought() -> None:
-    lane, one = ByLane(), a_reply(an_engine_that_tells(Thoughts(), ordered=False, tools=True))
-    for each in (ROLE, *map(says, ("<think>", "So", "</think>", "It", " is", " it"))):
-        lane(one, each.raw)
-    assert lane.passed == len(says(" it").raw)
-
-
 def test_the_engine_is_told_before_too_much_has_passed() -> None:
     one = a_reply(new_engine())
     one.receive(wire([ROLE, says("So"), says(" it")], done=False))

@@ -31,8 +31,6 @@ pytestmark = pytest.mark.once
 WEAK = call_json("bash", command="ls")
 HERMES = f"<tool_call>\n{WEAK}\n</tool_call>"
 STRONG = HERMES.replace("ls", "pwd")
-TAGS = "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>"
-INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
 UNKNOWN = f"<tool_call>\n{call_json('nope', x='y')}\n</tool_call>"
 
 
@@ -50,17 +48,6 @@ def test_a_weak_call_is_committed_at_the_end_alone() -> None:
     assert scanner.feed(WEAK) == []
     (found,) = scanner.finish(stopped=True)
     assert found.calls
-
-
-@pytest.mark.parametrize(
-    ("text", "weak"), [(STRONG, False), (WEAK, True), (TAGS, True), (STRONG[:-3], False), (INNER, False)]
-)
-def test_a_found_piece_says_which_evidence_it_was(text: str, weak: bool) -> None:
-    """C3."""
-    scanner = new_scanner()
-    pieces = [*scanner.feed(text), *scanner.finish(stopped=True)]
-    found = [call.weak for piece in pieces for call in piece.calls or ()]
-    assert found == ([weak] if text != STRONG[:-3] else [])
 
 
 REFUSED = {
@@ -133,15 +120,6 @@ FINDING = offered(function("find", {"pattern": {"type": "string"}}))
 QUOTED = "<tool_call>" + call_json("find", pattern="a b") + "</tool_call>"
 
 
-def test_a_call_is_taken_at_once_where_nothing_is_open() -> None:
-    """C2."""
-    for before in ("", "I do it.\n", 'It said "no".\n\n'):
-        scanner = new_scanner(FINDING)
-        scanner.feed(f"{before}{QUOTED[:-1]}")
-        (found,) = (piece for piece in scanner.feed(QUOTED[-1]) if piece.calls)
-        assert len(found.calls or ()) == 1
-
-
 def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:
     """C2: it is whole, and what is open before it may be a stray mark."""
     scanner = new_scanner(FINDING)
@@ -167,16 +145,6 @@ def test_text_between_calls_stands_between_them(family: str) -> None:
         seen = [given[2] if kind != "prose" else given for kind, given in scan(cut).pieces]  # type: ignore[index]
         assert [len(each) if isinstance(each, tuple) else each for each in seen] == [1, content(family, "bxr"), 1]
     assert len(calls) == 2
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_was_not_offered_is_let_go_while_it_is_written(family: str) -> None:
-    """C2: if it is the first thing in the wrapper."""
-    begins, body, _, _ = FAMILIES[family]
-    long = body("nope", {"path": "word " * 400})
-    scanner = new_scanner()
-    pieces = [piece for each in begins + long for piece in scanner.feed(each)]
-    assert sum(len(piece.text) for piece in pieces) > 1500
 
 
 @pytest.mark.parametrize("family", FAMILIES)
