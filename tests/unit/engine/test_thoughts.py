@@ -338,14 +338,6 @@ def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
         assert said(cut, thoughts(family))[:2] == ("Run `ls and see.", "Done.")
 
 
-def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
-    """C7."""
-    found = said(["<think>a</think>" * 2000], Thoughts())
-    assert found == ("a" * 2000, "", [], "stop", [])
-    found = said(["<think>", *["\n"] * 2000, "a</think>", *[" "] * 2000, "b"], Thoughts())
-    assert found == ("a", "b", [], "stop", [])
-
-
 STRONG = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
 
 

@@ -27,6 +27,11 @@ from tests.support.rows import rows
 from tests.support.scraped import count, models, samples, value
 
 
+@pytest.fixture(name="metrics")
+def _metrics() -> Metrics:
+    return Metrics()
+
+
 def test_before_the_first_request_there_is_a_valid_answer(metrics: Metrics) -> None:
     found = samples(metrics)
     assert value(found, "info", version=__version__) == 1 and value(found, "rules_in_force") == 1

@@ -16,6 +16,11 @@ ASKED: list[Any] = [{"type": "message", "role": "user", "content": "Hi"}]
 MIB = 1024 * 1024
 
 
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    return tmp_path / "kept.db"
+
+
 def made(number: int, text: str = "ü\ud800") -> dict[str, Any]:
     return {"id": f"resp_{number}", "output": [{"id": f"msg_{number}_0", "text": text}]}
 

@@ -72,14 +72,6 @@ def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_
     assert (info["created_at"], info["max_input_tokens"]) == ("1970-01-01T00:00:00Z", None)
 
 
-def test_how_much_it_can_be_told_to_think_is_a_field_of_our_own_which_the_sdk_lets_pass() -> None:
-    info = model_info(ModelCard("m"), efforts=("low", "high"))
-    assert (info["efforts"], info["capabilities"]) == (["low", "high"], None)
-    assert info.keys() - model_info(ModelCard("m")).keys() == {"efforts"}
-    assert model_info(ModelCard("m"), efforts=())["efforts"] == [], "it cannot be told, which is something else"
-    assert ModelInfo.model_validate(info).model_extra == {"efforts": ["low", "high"]}
-
-
 @pytest.mark.parametrize(
     ("query", "found", "more"),
     [
