@@ -121,3 +121,10 @@ def test_each_recorded_stream_is_in_all_dialects_what_it_is_in_chat(name: str) -
     """`of_bytes` compares the two."""
     data = (recordings.FOLDER / name).read_bytes()
     of_bytes(data, cuts=1, tools=recordings.tools_for(name), raw_text="-none-" in name)
+
+
+@pytest.mark.parametrize("name", recordings.WHOLES)
+def test_each_recorded_answer_is_in_all_dialects_what_it_is_in_chat(name: str) -> None:
+    """`whole` compares them."""
+    (entry,) = json.loads((recordings.FOLDER / name).read_bytes())["choices"]
+    whole(entry["message"], entry["finish_reason"], tools=recordings.tools_for(name), raw_text="-none-" in name)

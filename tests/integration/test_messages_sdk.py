@@ -236,17 +236,6 @@ def test_a_call_that_is_cut_by_max_tokens_is_never_completed(sdk: Sdk, max_token
     assert streamed or not calls_of(message) or whole
 
 
-@pytest.mark.slow
-def test_a_prompt_over_the_context_has_anthropics_words(sdk: Sdk) -> None:
-    """F95: `prompt is too long: N tokens > M maximum`, from llama-server's own words."""
-    messages: Any = [{"role": "user", "content": "many words " * 4000}]
-    for streamed in (False, True):
-        with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 8192 maximum") as caught:
-            sdk.client.messages.create(model="parrot", max_tokens=9, messages=messages, stream=streamed)
-        assert caught.value.type == "invalid_request_error"
-        assert caught.value.api_message and caught.value.api_message.startswith("prompt is too long: ")
-
-
 FULL = event({"error": {"message": "full", "type": "overloaded_error", "code": 503}})
 BROKEN_OFF: dict[str, tuple[Script, str]] = {
     "an error event": (stream(ROLE, text("Half a "), FULL, DONE), "overloaded_error"),

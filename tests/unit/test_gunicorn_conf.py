@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -12,11 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from gunicorn.config import Config
-from gunicorn.workers.gthread import ThreadWorker
 
 from proxy import gunicorn_conf
-from proxy.server import metrics, pump_worker, state
-from proxy.server.pump import QUIET_SWITCH_SECONDS
+from proxy.server import metrics, state
 from proxy.server.pump_worker import PumpWorker
 
 pytestmark = pytest.mark.once
@@ -101,28 +98,3 @@ def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_
     assert (again / "metrics").is_dir()
     gunicorn_conf.on_exit(None)
     assert not again.exists()
-
-
-@pytest.mark.slow
-def test_a_worker_does_not_collect_garbage_in_what_it_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full collection would stop all streams while it lasts."""
-    frozen: list[int] = []
-    stub = SimpleNamespace(start=lambda: None, stop=lambda: None)
-    monkeypatch.setattr(pump_worker, "Pump", lambda *_: stub)
-    monkeypatch.setattr(ThreadWorker, "run", lambda _: frozen.append(gc.get_freeze_count()))
-    worker = object.__new__(PumpWorker)
-    drain = os.eventfd(0)
-    worker.__dict__.update(log=None, _drain=drain, wsgi=None, tpool=SimpleNamespace(shutdown=lambda wait: None))
-    usual, young = sys.getswitchinterval(), gc.get_threshold()
-    gc.disable()  # as `init_process` does, before the application is loaded
-    try:
-        worker.run()
-        assert gc.isenabled() and frozen[0] > 10_000
-        assert gc.get_threshold() == pump_worker.YOUNG_GARBAGE
-        assert round(sys.getswitchinterval(), 6) == QUIET_SWITCH_SECONDS
-    finally:
-        os.close(drain)
-        gc.enable()
-        gc.unfreeze()
-        gc.set_threshold(*young)
-        sys.setswitchinterval(usual)

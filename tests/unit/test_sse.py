@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 from proxy import sse
 from proxy.errors import LimitExceeded
 from proxy.sse import Decoder, ServerSentEvent
-from tests.support.helpers import RECORDINGS, all_cuts
+from tests.support.helpers import all_cuts
 
 Said = list[tuple[bytes | None, str]]
 
@@ -101,15 +99,6 @@ def test_every_cut_gives_equal_events_and_keeps_every_byte(name: str) -> None:
     raw = b"".join(event.raw for event in whole)
     assert raw.startswith(data) or data.startswith(raw)
     assert raw[len(data) :].strip(b"\n") == data[len(raw) :].strip(b"\r\n") == b""
-
-
-@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*/*stream*200.txt")), ids=lambda path: path.stem)
-def test_recorded_streams_come_through_byte_by_byte(path: Path) -> None:
-    data = path.read_bytes()
-    events = decode([data])
-    assert b"".join(event.raw for event in events).rstrip(b"\n") == data.rstrip(b"\n")
-    assert decode([data[at : at + 1] for at in range(len(data))]) == events
-    assert said(events) == reference(data)
 
 
 _LINES = st.sampled_from(

@@ -61,12 +61,6 @@ def test_a_file_of_keys_is_read() -> None:
 GOOD = digest("x")
 
 
-def test_a_key_may_name_a_client_that_the_rules_have() -> None:
-    text = f"- {{name: a, sha256: {GOOD}, client: agent}}"
-    (key,) = parse_clients(text.encode(), "keys.yaml", parse_rules(b"clients: {agent: {}}", "r.yaml"))
-    assert key.client == "agent"
-
-
 def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
     files = KeyFiles(KeyFile(f"- name: a\n  sha256: {GOOD}\n  client: agnt".encode(), "keys.yaml"))
     with pytest.raises(RulesError) as caught:

@@ -100,10 +100,6 @@ def test_a_hostile_file_is_over_at_once(text: str) -> None:
         parsed(text)
 
 
-def test_the_two_copies_of_the_built_in_file_are_equal() -> None:
-    assert (REPO / "rules.yaml").read_bytes() == (REPO / "proxy" / "rules.yaml").read_bytes()
-
-
 def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone() -> None:
     built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
     agents = ("openclaw", "opencode", "qwen-code", "pi", "cline", "nullclaw", "claude-code", "codex")

@@ -18,7 +18,7 @@ from proxy.errors import UpstreamBroken
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from tests.support import messages_checker, responses_checker
 from tests.support.by_lane import FUNCTION, ByLane, Feed, batches, check_corpora, ended, ignore, new_engine, usually
-from tests.support.helpers import all_cuts, calls, chunk, delta, ends, piece, says
+from tests.support.helpers import calls, chunk, delta, ends, piece, says
 from tests.support.responses_view import options
 from tests.unit.exchange.test_lane import streams
 from tests.unit.exchange.test_reply_stream import DONE, ROLE
@@ -106,15 +106,6 @@ def test_words_take_the_lane_and_are_whole_at_the_end(
     # A backslash may begin a format where tools are offered; where nothing is looked for, no counts are learnt.
     assert lane.passed >= 8 * len(parts[1]) or (counted, body) == (True, {})
     assert read(data) == read(stream(dialect, body, parts))
-
-
-@BOTH
-def test_a_batch_that_is_cut_anywhere_is_the_same(dialect: str) -> None:
-    words = b"".join(word(text) for text in ("So", " it", " is"))
-    before = [ROLE.raw, *map(word, ("Well", " then", " but"))]
-    whole = read(stream(dialect, RUN, [*before, words, ends("stop").raw, DONE]))
-    for parts in all_cuts(words):
-        assert read(stream(dialect, RUN, [*before, *parts, ends("stop").raw, DONE], ByLane())) == whole
 
 
 IT = word(" it", number=3)

@@ -16,7 +16,6 @@ from proxy.dialects.translation import MAX_KINDS
 from proxy.errors import BadRequest
 from proxy.healing.heal import HealPlan, heal_request
 from proxy.json import dump_request
-from tests.support.shared import SHARED, VARIABLE
 from tests.support.translations import lost, options, refused
 
 ROWS = Path(__file__).parent / "rows"
@@ -82,26 +81,6 @@ def test_half_a_character_in_a_name_is_no_error_of_the_proxys(name: str) -> None
     assert lost(responses.translate(body, options())) == {"(odd name)": 1, "input[].(odd name)": 1}
     wrong = {**body, "max_output_tokens": name}
     assert refused(lambda: responses.translate(wrong, options())).startswith("max_output_tokens: ")
-
-
-def captured(agent: str, turn: int) -> dict[str, Any]:
-    path = SHARED / "captures" / f"{agent}-{turn}.json"
-    if not path.exists():
-        pytest.skip(f"no captures: {VARIABLE} names the folder that holds `captures/*.json`")
-    body = json.loads(path.read_text("utf-8"))["body"]
-    assert isinstance(body, dict)
-    return body
-
-
-@pytest.mark.parametrize(("agent", "dialect"), [("claude-code", "messages"), ("codex", "responses")])
-def test_an_agents_second_turn_begins_with_the_bytes_of_its_first(agent: str, dialect: str) -> None:
-    """C8: although Claude Code moves its marks of the cache."""
-    translate = DIALECTS[dialect].translate
-    first, second = (
-        dump_request(translate(captured(agent, turn), options(server_kind="vllm", thinking="enable_thinking")).body)
-        for turn in (1, 2)
-    )
-    assert second.startswith(first.removesuffix(b"]}") + b",")
 
 
 def test_arguments_that_are_nested_too_deeply_are_refused() -> None:

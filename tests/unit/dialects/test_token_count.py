@@ -40,12 +40,6 @@ class Server:
         return self.answers[path] or (404, b'{"detail":"Not Found"}')
 
 
-def test_the_servers_tokenizer_is_asked_first_with_the_translated_request() -> None:
-    server = Server(tokenize=(200, VLLM), count_tokens=(200, LLAMA))
-    assert count(server.post, {**CHAT, "max_tokens": 5, "stream": True}, CLIENT) == (74, "tokenize")
-    assert server.asked == [(TOKENIZE, {**CHAT, "add_generation_prompt": True})]
-
-
 def test_an_answer_that_is_to_be_continued_is_counted_so() -> None:
     """vLLM refuses continue_final_message beside add_generation_prompt."""
     server = Server(tokenize=(200, VLLM))
@@ -74,14 +68,6 @@ def test_after_both_there_is_the_estimate(unusable: tuple[int, bytes]) -> None:
     server = Server(tokenize=unusable, count_tokens=unusable)
     assert count(server.post, CHAT, CLIENT) == (estimate(CHAT), "estimate")
     assert len(server.asked) == 2
-
-
-def test_the_second_way_has_the_clients_body_with_the_servers_name_of_the_model() -> None:
-    server = Server(count_tokens=(200, b'{"input_tokens":9,"context_management":{"original_input_tokens":9}}'))
-    assert count(server.post, CHAT, CLIENT) == (9, "count_tokens")
-    (path, body) = server.asked[1]
-    assert (path, body, list(body)) == (MESSAGES_COUNT_TOKENS, {**CLIENT, "model": "Qwen/Qwen3-8B"}, list(CLIENT))
-    assert CLIENT["model"] == "claude-sonnet-4-5"
 
 
 @pytest.mark.parametrize("broken", [TOKENIZE, MESSAGES_COUNT_TOKENS])

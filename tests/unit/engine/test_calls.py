@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from proxy.dialects.chat.client_view import ChoiceView
-from proxy.engine.events import CallArguments, CallOpened, Event, Failed, Text
+from proxy.engine.events import CallArguments, Event
 from proxy.errors import UpstreamBroken
-from tests.support.helpers import all_cuts, calls, ends, flat, new_engine, piece, run, says, view
+from tests.support.helpers import all_cuts, calls, ends, flat, new_engine, piece, run, view
 from tests.support.work import over_soon
 
 LS = '{"command": "ls"}'
@@ -23,71 +22,6 @@ def gathered(deltas: list[dict[str, Any]], *, stopped: bool = True) -> tuple[Cho
     return view(events)[0], events
 
 
-def failed(events: list[Event]) -> bool:
-    return isinstance(events[-1], Failed) and isinstance(events[-1].error, UpstreamBroken)
-
-
-Calls = list[tuple[str, str, str]]
-ONE: Calls = [("a", "bash", LS)]
-TWO: Calls = [("a", "bash", LS), ("b", "bash", PWD)]
-SHAPES: dict[str, tuple[list[dict[str, Any]], Calls]] = {
-    "vLLM": (
-        [piece(0, name="bash", id="a"), piece(0, '{"'), piece(0, "command"), piece(0, '": "'), piece(0, 'ls"}')],
-        ONE,
-    ),
-    "llama-server": ([piece(0, "{", "bash", "a"), piece(0, '"command": "ls'), piece(0, '"}')], ONE),
-    "all at once": ([piece(0, LS, "bash", "a")], ONE),
-    "empty arguments first": ([piece(0, "", "bash", "a"), piece(0, LS)], ONE),
-    "null arguments first": ([piece(0, None, "bash", "a"), piece(0, LS)], ONE),
-    "two in parallel": ([piece(0, LS, "bash", "a"), piece(1, PWD, "bash", "b")], TWO),
-    "index missing later (F42)": ([piece(0, LS[:5], "bash", "a"), piece(None, LS[5:])], ONE),
-    "index counts from 1": ([piece(1, LS, "bash", "a"), piece(2, PWD, "bash", "b")], TWO),
-    "id null": ([{"index": 0, "id": None, "function": {"name": "bash", "arguments": LS}}], [("new0", "bash", LS)]),
-    "arguments an empty object": ([piece(0, "{}", "now", "a")], [("a", "now", "{}")]),
-    "arguments after an empty call (F26)": (
-        [piece(0, "", "now", "a"), piece(1, LS, "bash", "b")],
-        [("a", "now", "{}"), ("b", "bash", LS)],
-    ),
-    "required missing (F25)": ([piece(0, "{}", "bash", "a")], [("a", "bash", "{}")]),
-    "an unknown key": ([piece(0, '{"cmd": "ls"}', "bash", "a")], [("a", "bash", '{"cmd": "ls"}')]),
-    "blanks around": ([piece(0, f" {LS}\n", "bash", "a")], [("a", "bash", f" {LS}\n")]),
-    "blanks after, later": ([piece(0, LS, "bash", "a"), piece(0, "\n ")], [("a", "bash", f"{LS}\n ")]),
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_each_shape_of_deltas_is_its_calls(name: str) -> None:
-    deltas, expected = SHAPES[name]
-    seen, _ = gathered(deltas)
-    ids = [f"new{at}" if each.startswith("call_") else each for at, each in enumerate(seen.ids)]
-    assert [(id_, *call) for id_, call in zip(ids, seen.calls, strict=True)] == expected
-    assert seen.text == "" and len(set(seen.ids)) == len(expected)
-
-
-@pytest.mark.parametrize("arguments", [LS, '{"command": "a\\nb \\u00e9 ï🙂", "timeout": 10, "background": true}', "{}"])
-def test_the_arguments_are_the_same_at_every_cut(arguments: str) -> None:
-    """C1: joined they are the very bytes."""
-    for cut in all_cuts(arguments):
-        seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
-        assert seen.calls == [("bash", arguments)]
-
-
-def test_a_string_leaves_while_it_arrives_and_a_number_waits() -> None:
-    """C2, C4: a call opens with the first byte of its first value; what could end a string waits."""
-    engine = new_engine()
-
-    def left(text: str, *opens: str) -> list[Event]:
-        return [*flat(engine.feed(calls(piece(0, text, *opens))))]
-
-    assert left("{", "bash", "a") == []
-    assert left('"command": "l') == [CallOpened(0, 0, "a", "bash"), CallArguments(0, 0, '{"command": "l')]
-    assert left("s") == [CallArguments(0, 0, "s")]
-    assert left('", "timeout": 1') == [CallArguments(0, 0, '"')]
-    assert left("0") == left("}") == []
-    [rest, *_] = engine.feed(says("Done."))
-    assert rest == CallArguments(0, 0, ', "timeout": 10}')
-
-
 @pytest.mark.parametrize("mark", ['"}', '"}  ', '" }', '"\n}\n'])
 def test_the_mark_that_could_end_a_call_waits_for_its_end(mark: str) -> None:
     """C4: it may be within a string whose marks have no backslash."""
@@ -97,47 +31,6 @@ def test_the_mark_that_could_end_a_call_waits_for_its_end(mark: str) -> None:
         left = [event for part in cut for event in flat(engine.feed(calls(piece(0, part))))]
         assert left == [CallArguments(0, 0, "s")]
         assert engine.feed(calls(piece(1, PWD, "bash", "b")))[0] == CallArguments(0, 0, mark)
-
-
-def test_a_piece_of_a_string_leaves_as_the_very_bytes() -> None:
-    """C1."""
-    engine = new_engine()
-    engine.feed(calls(piece(0, '{"command": "l', "bash", "a")))
-    own = calls(piece(0, "s"))
-    assert engine.feed(own) == (own.unchanged((CallArguments(0, 0, "s"),)),)
-
-
-@pytest.mark.parametrize(
-    ("text", "whole"),
-    [
-        (LS[:-1], LS),
-        ('{"command": "ls", "timeout": 10', '{"command": "ls", "timeout": 10}'),
-        ("{", "{}"),
-        ('{"x": {"y": [1, {"z": "a"', '{"x": {"y": [1, {"z": "a"}]}}'),
-        ('{"command": "a}"', '{"command": "a}"}'),
-    ],
-)
-def test_when_the_model_stopped_missing_closers_are_added(text: str, whole: str) -> None:
-    """C4, F20: closers, and only those."""
-    for cut in all_cuts(text):
-        seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
-        assert seen.calls == [("bash", whole)]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"command": "l',
-        '{"command": "l\\',
-        '{"command": "ls",',
-        '{"command": "a" b\'',
-        '{"command": "ls", "background": tr',
-    ],
-)
-def test_what_cannot_be_finished_is_an_error(text: str) -> None:
-    """C4: an opened call of which more is missing than closers; nothing follows."""
-    _, events = gathered([piece(0, text, "bash", "a")])
-    assert failed(events)
 
 
 @pytest.mark.parametrize("text", ['{"command": ', '{"command"', '{"flag": tr', '{"x": ]', '{"timeout": "'])
@@ -167,11 +60,6 @@ def test_what_was_never_opened_goes_back_to_text(deltas: list[dict[str, Any]], s
     assert (seen.ids, seen.text) == ([], text)
 
 
-def test_a_broken_call_says_so() -> None:
-    _, events = gathered([piece(0, "not JSON", "bash", "a")])
-    assert [event.broken for event in events if isinstance(event, Text)] == ["bash"]
-
-
 def test_what_a_call_holds_in_all_is_bounded() -> None:
     """C7: what has left is kept too, for the end of the call."""
     engine = new_engine(max_held=100)
@@ -179,14 +67,6 @@ def test_what_a_call_holds_in_all_is_bounded() -> None:
     with pytest.raises(UpstreamBroken, match="max_held"):
         for _ in range(500):
             engine.feed(calls(piece(0, "x")))
-
-
-@pytest.mark.parametrize("more", ["{}", "{}{}", " {} "])
-def test_empty_arguments_again_are_still_none(more: str) -> None:
-    """F25, F27."""
-    [(_, arguments)] = gathered([piece(0, "{}", "bash", "a"), piece(0, more)])[0].calls
-    assert arguments.strip() == "{}"
-    assert gathered([piece(0, "{}", "bash", "a"), piece(0, more), piece(0, LS)])[0].calls == [("bash", LS)]
 
 
 def test_c7_empty_arguments_again_and_again_are_over_soon() -> None:
@@ -203,11 +83,3 @@ def test_an_object_in_the_prose_behind_empty_arguments_is_no_call_at_any_cut() -
     for cut in [["{}", " Note: ", LS], *all_cuts("{} Note: " + LS)]:
         seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])
         assert (seen.calls, seen.text) == ([("bash", "{}")], " Note: " + LS)
-
-
-def test_one_nameless_text_of_the_same_object_twice_is_one_call() -> None:
-    """F27, F37."""
-    only = json.dumps({"content": "x", "path": "a"})
-    for cut in all_cuts(only + only):
-        seen, _ = gathered([piece(0, part) for part in cut])
-        assert seen.calls == [("write_file", only)]

@@ -16,10 +16,9 @@ from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.engine.task import Task
-from proxy.exchange.reply_stream import StreamReply
 from proxy.healing.families import FAMILIES, Family
 from proxy.json import JsonObject
-from proxy.notations.thoughts import THINK, Section, Thoughts
+from proxy.notations.thoughts import Section, Thoughts
 from tests.support.answers import answer_as_answer
 from tests.support.each_case import each_case
 from tests.support.helpers import (
@@ -42,10 +41,6 @@ CALL = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
 THOUGHT = "So, 2<3:\n\n I look"
 ANSWER = "It <b>is</b> done."
 FEW = 2
-
-
-def by_name(value: object) -> str:
-    return value.name if isinstance(value, Family) else str(value)
 
 
 def families() -> list[Any]:
@@ -207,14 +202,6 @@ def test_thoughts_come_again_behind_others_and_behind_calls() -> None:
         assert (found[0], found[2]) == ("abc", [("bash", {"command": "ls"})])
 
 
-def test_a_server_that_tells_thoughts_apart_is_taken_at_its_word() -> None:
-    given = Thoughts((THINK,), "<think>")
-    chunks = [chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
-    events = run(chunks, new_engine(thoughts=given))
-    assert all(isinstance(event, Unchanged) for event in events)
-    assert [event.raw for event in events if isinstance(event, Unchanged)] == [each.raw for each in chunks]
-
-
 @pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
 @pytest.mark.parametrize("text", ["<think> is a tag.", "<think>a</think>b", "a</think>b"])
 def test_in_the_text_of_such_a_server_nothing_is_a_mark(given: Thoughts, text: str) -> None:
@@ -246,17 +233,6 @@ def test_thoughts_leave_while_they_come() -> None:
     assert isinstance(first, Unchanged) or first == Text(0, "Yes")
     second = says(" and no")
     assert [*engine.feed(second)] == [second.unchanged((Text(0, " and no"),))]
-
-
-def test_what_a_chunk_says_beside_a_thought_leaves_once() -> None:
-    """C1."""
-    odd = chunk({**delta(content="<think>a</think>b"), "token_ids": [1]}, usage={"completion_tokens": 3})
-    engine = new_engine(thoughts=Thoughts())
-    writer = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)).writer()
-    reply = StreamReply(engine, writer, lambda error: None)
-    data = reply.receive(odd.raw + ends().raw + b"data: [DONE]\n\n") + reply.finish()
-    assert (data.count(b"token_ids"), data.count(b"completion_tokens")) == (1, 1)
-    assert data.index(b'"reasoning_content":"a"') < data.index(b'"content":"b"')
 
 
 REPLIES = [
@@ -343,13 +319,6 @@ def test_a_whole_answer_has_its_thought_apart(family: Family, tools: bool) -> No
         ]
 
 
-def test_a_whole_answer_without_a_thought_stays_as_it_came() -> None:
-    body = whole("Done.")
-    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=False))
-    engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))
-    assert answer_as_answer(body, read_whole(body), engine, chat) == body
-
-
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("text", ["<think>", "<think></think>", "<think>\n</think>\n", "</think>"])
 def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool) -> None:
@@ -367,14 +336,6 @@ def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
     text = f"{thought.opener}Run `ls and see.{thought.closers[0]}Done."
     for cut in all_cuts(text, FEW):
         assert said(cut, thoughts(family))[:2] == ("Run `ls and see.", "Done.")
-
-
-def test_thousands_of_thoughts_and_of_blanks_are_read() -> None:
-    """C7."""
-    found = said(["<think>a</think>" * 2000], Thoughts())
-    assert found == ("a" * 2000, "", [], "stop", [])
-    found = said(["<think>", *["\n"] * 2000, "a</think>", *[" "] * 2000, "b"], Thoughts())
-    assert found == ("a", "b", [], "stop", [])
 
 
 STRONG = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'

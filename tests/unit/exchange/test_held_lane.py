@@ -15,9 +15,9 @@ from proxy.dialects.messages.writer import MessagesWriter
 from proxy.dialects.messages.writer import ReplyOptions as MessagesOptions
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
-from proxy.exchange.reply_stream import LONG, MAX_PASSED, StreamReply
+from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from tests.support.by_lane import ByLane, batches
-from tests.support.helpers import call_json, chunk, delta, ends, event_bytes, new_engine, says
+from tests.support.helpers import chunk, delta, ends, event_bytes, new_engine, says
 from tests.support.responses_view import options as responses_options
 from tests.unit.exchange.test_reply_stream import DONE, ROLE, Crashes, Raises, options
 
@@ -164,14 +164,6 @@ def test_what_grows_over_its_limit_leaves_at_the_same_place(limit: int) -> None:
     assert held > 5_000
 
 
-def test_each_cut_of_the_stream_is_the_same_by_the_lane() -> None:
-    texts = (*OPENING, "l", "s ", '\\"', "-l", " </tool_call>", '"}}\n</tool_call>')
-    parts = [ROLE.raw, *events(texts), ends("stop").raw, DONE]
-    for number, part in enumerate(parts[4:], 4):
-        for at in range(1, len(part), 3):
-            assert check([*parts[:number], part[:at], part[at:], *parts[number + 1 :]]) > 0
-
-
 def held_reply(*more: str, crashes: Crashes | None = None, **task: Any) -> StreamReply:
     one = a_reply(new_engine(**task), crashes=crashes)
     for part in [ROLE.raw, *events((*OPENING, "l", *more))]:
@@ -230,16 +222,6 @@ def test_chunks_that_say_the_same_with_each_text_do(content: dict[str, Any], end
         assert check(parts) > 0
 
 
-def test_a_shape_that_changes_is_learned_anew() -> None:
-    """The time in the chunks of llama-server."""
-    parts = [ROLE.raw, *events(OPENING)]
-    for number in range(5):
-        parts += [event_bytes({"id": "c1", "created": number, "choices": [delta(content="l")]})] * 5
-    parts += [*events(['"}}</tool_call>']), ends("stop").raw, DONE]
-    # One is looked at, because the held text has grown.
-    assert check(parts) >= 19 * len(parts[-10])
-
-
 def test_what_was_refused_leaves_in_the_events_that_came() -> None:
     """C1."""
     parts = [ROLE.raw, *events((*OPENING, "l", "s", " -l ", '\\"', "é", "\\n", 'x" and so on')), ends("stop").raw, DONE]
@@ -279,23 +261,3 @@ def test_the_engine_is_told_before_too_much_has_come() -> None:
     assert one.receive(event) == b""
     assert one._engine.size > 50 * (taken // len(event))
     assert one.open_lane() and one.pass_by(event) == b""
-
-
-def test_what_ends_what_the_lane_has_taken_is_a_long_step() -> None:
-    one = held_reply("x" * 20 * LONG)
-    event = events(["x" * LONG])[0]
-    assert one.open_lane() and one.pass_by(event) == b""
-    assert one.takes_long(events(["</"])[0]) and one.ends_long
-
-
-def test_a_long_call_is_found_and_most_of_it_takes_the_lane() -> None:
-    command = "".join(random.Random(1).choice(PIECES[:13]) for _ in range(3000)) + " end"
-    printed = f"<tool_call>\n{call_json('bash', command=command)}\n</tool_call>"
-    parts = [ROLE.raw, *events(printed[at : at + 4] for at in range(0, len(printed), 4)), ends("stop").raw, DONE]
-    assert check(parts) > 0.5 * sum(map(len, parts))
-    one, lane = a_reply(new_engine()), ByLane()
-    given = b"".join(lane(one, part) for part in parts) + one.finish()
-    entries = [json.loads(each[6:]) for each in given.split(b"\n\n") if each.startswith(b"data: {")]
-    deltas = [entry["choices"][0]["delta"] for entry in entries]
-    said = [call["function"]["arguments"] for each in deltas for call in each.get("tool_calls", ())]
-    assert json.loads("".join(said)) == {"command": command}

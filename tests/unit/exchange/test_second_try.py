@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat.request import read_chat
-from proxy.engine.events import Chunk, Event, Finished, Reasoning, Text
+from proxy.engine.events import Event, Reasoning, Text
 from proxy.exchange.plan import SILENT, Why, reasons_to_ask_again
 from proxy.exchange.second_try import summed
 from proxy.json import JsonObject
@@ -41,18 +41,6 @@ def test_where_two_replies_could_not_be_one_nothing_is_asked_again(fields: dict[
 @pytest.mark.parametrize("fields", [{"n": 1}, {"n": None}, {"messages": []}, {"messages": ["odd"]}])
 def test_what_says_nothing_else_is_asked_again(fields: dict[str, Any]) -> None:
     assert reasons(**fields) == {*SILENT, Why.BROKEN}
-
-
-@pytest.mark.parametrize("finish", [None, Finished(0, "length", None), Finished(0, "tool_calls", None)])
-def test_without_a_natural_end_nothing_is_asked_again(finish: Finished | None) -> None:
-    assert said(*([finish] if finish else [])).why_again(0) is None
-
-
-@pytest.mark.parametrize("matched,why", [("END", None), (151645, Why.EMPTY), (None, Why.EMPTY)])
-@pytest.mark.parametrize("name", ["stop_reason", "matched_stop"])
-def test_a_stop_sequence_is_none_of_the_models_own_ends(name: str, matched: object, why: Why | None) -> None:
-    source = Chunk({"choices": [{"index": 0, "finish_reason": "stop", name: matched}]}, b"")  # type: ignore[dict-item]
-    assert said(Finished(0, "stop", source)).why_again(0) is why
 
 
 @pytest.mark.parametrize(

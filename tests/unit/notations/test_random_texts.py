@@ -13,9 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from proxy.notations.front import Reader
 from tests.contract.test_c3_round_trip import QUIET, Request, comparable, requests
-from tests.support.helpers import all_cuts, call_json, function, new_scanner, offered, random_cut, scan
+from tests.support.helpers import all_cuts, call_json, new_scanner, random_cut, scan
 from tests.support.whole_reply_forms import DRESSES, FORMS
 
 pytestmark = pytest.mark.once
@@ -90,26 +89,6 @@ _MORE = [
     "\\",
     "ï🙂",
 ]
-_PARTS = st.sampled_from(
-    [*_MARKS, *_MORE, "\n", "\n\n", " ", "```\n", '"arguments": {"command": "ls"}', WEAK, STRONG, INNER]
-)
-
-
-@pytest.mark.slow
-@settings(max_examples=250, derandomize=True)
-@given(st.lists(_PARTS, max_size=14), st.booleans(), st.booleans(), st.booleans())
-def test_any_text_gives_equal_pieces_at_every_cut(
-    parts: list[str], stopped: bool, json_reply: bool, raw_text: bool
-) -> None:
-    """Every byte is in exactly one piece, in order, and the cuts do not matter."""
-    text = "".join(parts)
-
-    def fresh() -> Reader:
-        return new_scanner(json_reply=json_reply, raw_text=raw_text)
-
-    whole = scan([text], fresh(), stopped=stopped)
-    assert scan(list(text), fresh(), stopped=stopped) == whole
-    assert scan(parts, fresh(), stopped=stopped) == whole
 
 
 # Markers of all families, and what may stand between them.
@@ -154,33 +133,6 @@ def test_any_mixture_of_markers_gives_equal_pieces_at_every_cut(
     assert all(isinstance(values, dict) for _, values in whole.parsed)
 
 
-TYPES: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
-    ({"type": "string"}, st.text(max_size=30)),
-    ({"type": "integer"}, st.integers(-(2**53), 2**53)),
-    ({"type": "boolean"}, st.booleans()),
-    ({"type": "array"}, st.lists(st.text(max_size=5) | st.integers(0, 9), max_size=3)),
-    ({"type": "object"}, st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.none(), max_size=3)),
-    ({"type": ["integer", "null"]}, st.none() | st.integers(0, 9)),
-]
-
-
-@st.composite
-def one_tool(draw: st.DrawFn) -> tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]]:
-    """A tool with a random schema, and calls of it."""
-    name = draw(st.from_regex(r"\A[a-z][a-z_]{0,12}\Z"))
-    keys = draw(st.lists(st.from_regex(r"\A[a-zA-Z][a-zA-Z_0-9]{0,8}\Z"), unique=True, max_size=4))
-    kinds = [draw(st.sampled_from(TYPES)) for _ in keys]
-    schema = {key: kind for key, (kind, _) in zip(keys, kinds, strict=True)}
-    required = [key for key in keys if draw(st.booleans())]
-    calls = []
-    for _ in range(draw(st.integers(1, 3))):
-        values = {
-            key: draw(how) for key, (_, how) in zip(keys, kinds, strict=True) if key in required or draw(st.booleans())
-        }
-        calls.append((name, values))
-    return function(name, schema, *required), calls
-
-
 def as_tags(name: str, values: dict[str, Any]) -> str:
     rendered = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
     inside = "".join(f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in rendered.items())
@@ -204,34 +156,6 @@ def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | N
             return "\n".join(f"```json\n{text}\n```" for text in objects)
         case _:
             return "\n".join(objects)
-
-
-@pytest.mark.slow
-@settings(max_examples=150, derandomize=True)
-@given(
-    one_tool(),
-    st.sampled_from(["hermes", "tools", "array", "tags", "bare tags", "fence", "bare"]),
-    st.sampled_from([None, 2]),
-    st.sampled_from(["", "I will do it.\n", "naïve `code` 🙂\n\n"]),
-    st.randoms(use_true_random=False),
-)
-def test_random_calls_of_random_tools_come_back_in_every_form(
-    request_: tuple[dict[str, Any], list[tuple[str, dict[str, Any]]]],
-    form: str,
-    indent: int | None,
-    lead: str,
-    rng: random.Random,
-) -> None:
-    tool, calls = request_
-    if "tags" in form and any("</parameter>" in str(values) for _, values in calls):
-        return
-    text = lead + rendered(form, calls, indent)
-    at = sorted(rng.choices(range(len(text) + 1), k=6))
-    cut = [text[start:end] for start, end in zip([0, *at], [*at, len(text)], strict=True)]
-    for way in ([text], list(text), cut):
-        found = scan(way, new_scanner(offered(tool)))
-        assert found.parsed == calls
-        assert found.text.strip() == lead.strip()
 
 
 @pytest.mark.slow

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
-from proxy.engine.task import Task
 from proxy.notations.thoughts import Thoughts
 from tests.support.helpers import (
-    all_cuts,
     call_json,
-    calls,
     chunk,
     delta,
     ends,
     new_engine,
     new_scanner,
-    offered,
-    piece,
     run,
     says,
 )
@@ -38,15 +30,6 @@ KIMI = (
 def thinks(text: str, key: str = "reasoning") -> Chunk:
     """A chunk of reasoning."""
     return chunk(delta(0, None, **{key: text}))
-
-
-@pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
-@pytest.mark.parametrize("end", ["stop", "tool_calls"])
-def test_a_wrapped_call_that_ends_the_reasoning_of_an_empty_reply_is_meant(key: str, end: str) -> None:
-    for cut in all_cuts(THOUGHT):
-        seen = only(run([*(thinks(part, key) for part in cut), ends(end)]))
-        assert [(name, json.loads(arguments)) for name, arguments in seen.calls] == [("bash", {"command": "ls"})]
-        assert (seen.reasoning, seen.text, seen.finish) == (THOUGHT, "", "tool_calls")
 
 
 @pytest.mark.parametrize(
@@ -68,21 +51,6 @@ def test_all_else_in_reasoning_is_only_thought(reply: list[Chunk]) -> None:
     seen = only(run(reply))
     assert seen.calls == []
     assert seen.finish in ("stop", "length", "content_filter")
-
-
-def test_a_call_of_the_servers_own_is_enough() -> None:
-    structured = calls(piece(0, '{"command": "pwd"}', "bash", "call_1"))
-    for reply in ([thinks(THOUGHT), structured, ends("tool_calls")], [structured, thinks(THOUGHT), ends("tool_calls")]):
-        assert [name for name, _ in only(run(reply)).calls] == ["bash"]
-
-
-def test_blanks_are_no_answer() -> None:
-    assert len(only(run([thinks(THOUGHT), says("\n\n"), ends()])).calls) == 1
-
-
-def test_json_that_the_client_asked_for_keeps_reasoning_out() -> None:
-    engine = Engine(Task(tools=offered(), seed=b"s", json_reply=True))
-    assert only(run([thinks(THOUGHT), ends()], engine)).calls == []
 
 
 def test_kimis_ids_stay_unless_the_conversation_knows_them() -> None:

@@ -17,7 +17,6 @@ from tests.support.helpers import (
     call_json,
     ends,
     function,
-    merged,
     new_engine,
     new_scanner,
     offered,
@@ -32,18 +31,7 @@ pytestmark = pytest.mark.once
 WEAK = call_json("bash", command="ls")
 HERMES = f"<tool_call>\n{WEAK}\n</tool_call>"
 STRONG = HERMES.replace("ls", "pwd")
-TAGS = "<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>"
-INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
 UNKNOWN = f"<tool_call>\n{call_json('nope', x='y')}\n</tool_call>"
-
-
-def test_markup_inside_an_argument_stays_when_the_call_was_let_go_by_time() -> None:
-    """C3: what is released in the middle of a string must not be taken for the start of a call later."""
-    scanner = new_scanner()
-    text = f"<tool_call>\n{call_json('write_file', path='a', content=f'see {INNER}')}\n</tool_call>"
-    at = text.index("see ")
-    pieces = [*scanner.feed(text[:at]), *scanner.release(), *scanner.feed(text[at:]), *scanner.finish(stopped=True)]
-    assert merged(pieces, text).calls == ()
 
 
 def test_a_strong_call_is_committed_the_moment_it_closes() -> None:
@@ -60,17 +48,6 @@ def test_a_weak_call_is_committed_at_the_end_alone() -> None:
     assert scanner.feed(WEAK) == []
     (found,) = scanner.finish(stopped=True)
     assert found.calls
-
-
-@pytest.mark.parametrize(
-    ("text", "weak"), [(STRONG, False), (WEAK, True), (TAGS, True), (STRONG[:-3], False), (INNER, False)]
-)
-def test_a_found_piece_says_which_evidence_it_was(text: str, weak: bool) -> None:
-    """C3."""
-    scanner = new_scanner()
-    pieces = [*scanner.feed(text), *scanner.finish(stopped=True)]
-    found = [call.weak for piece in pieces for call in piece.calls or ()]
-    assert found == ([weak] if text != STRONG[:-3] else [])
 
 
 REFUSED = {
@@ -91,12 +68,6 @@ def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
         scanner = new_scanner(results=(STRONG,))
         assert scan(cut, scanner).calls == ()
         assert rejection in [note.rejection for note in scanner.refused if text[note.start] == "<"]
-
-
-def test_what_is_a_call_is_not_noted() -> None:
-    scanner = new_scanner()
-    assert scan([f"So:\n{STRONG}\n{WEAK}"], scanner).calls
-    assert scanner.refused == []
 
 
 # Prose that mentions markers: nothing in it names an offered tool in a call's own form.
@@ -134,30 +105,6 @@ def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
     assert scan(list(text)).text == text
 
 
-def test_text_without_markers_is_let_go_at_once() -> None:
-    scanner = new_scanner()
-    for at, each in enumerate("Just text, with 1 + 0 & more.\nHere is a line."):
-        assert "".join(piece.text for piece in scanner.feed(each)) == each, at
-        assert not scanner.held
-
-
-def test_at_most_two_characters_of_prose_wait_for_the_next() -> None:
-    """C2."""
-    scanner = new_scanner()
-    text, let_go = "Just text, with 1 > 0.\nAnd Then <b>.", 0
-    for at, each in enumerate(text, 1):
-        let_go += sum(len(found.text) for found in scanner.feed(each))
-        assert at - let_go <= 2
-    assert scan(list(text)).text == text
-
-
-def test_what_is_held_over_the_limit_is_let_go_as_text() -> None:
-    """C6, C7: a limit that is exceeded is no failure."""
-    for cut in all_cuts(f"a {STRONG} b"):
-        assert scan(list("".join(cut)), new_scanner(max_held=40)).calls == ()
-    assert scan(list(STRONG), new_scanner(max_held=400)).calls
-
-
 def test_calls_over_the_limit_stay_text() -> None:
     """C7."""
     text = f"{STRONG}\n{STRONG}\n{STRONG}"
@@ -169,30 +116,8 @@ def test_calls_over_the_limit_stay_text() -> None:
     assert scan([both], new_scanner(max_calls=1)).text == both
 
 
-@pytest.mark.parametrize("text", [STRONG[:-3], WEAK, "<tool_c", f"{STRONG}\n\n", "```json\n{", "a <"])
-def test_what_is_released_is_text_and_nothing_is_lost(text: str) -> None:
-    scanner = new_scanner()
-    pieces = [*scanner.feed(text)]
-    assert scanner.held
-    pieces += scanner.release()
-    assert not scanner.held
-    assert scanner.release() == []
-    pieces += [*scanner.feed(f"x {STRONG}"), *scanner.finish(stopped=True)]
-    found = merged(pieces, f"{text}x {STRONG}")
-    assert found.parsed[-1:] == ([("bash", {"command": "pwd"})] if not text.startswith("```") else [])
-
-
 FINDING = offered(function("find", {"pattern": {"type": "string"}}))
 QUOTED = "<tool_call>" + call_json("find", pattern="a b") + "</tool_call>"
-
-
-def test_a_call_is_taken_at_once_where_nothing_is_open() -> None:
-    """C2."""
-    for before in ("", "I do it.\n", 'It said "no".\n\n'):
-        scanner = new_scanner(FINDING)
-        scanner.feed(f"{before}{QUOTED[:-1]}")
-        (found,) = (piece for piece in scanner.feed(QUOTED[-1]) if piece.calls)
-        assert len(found.calls or ()) == 1
 
 
 def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:
@@ -202,15 +127,6 @@ def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long
     pieces = scanner.release()
     assert [len(piece.calls or ()) for piece in pieces] == [1, 0]
     assert not scanner.held and scanner.release() == []
-
-
-def test_what_the_engine_lets_go_by_time_is_a_call_too() -> None:
-    """C2, C4."""
-    engine = new_engine(FINDING)
-    events = [*engine.feed(says(f'Is it "so: {QUOTED} ')), *engine.release()]
-    seen = view([*events, *run([says('"'), ends()], engine)])[0]
-    assert (seen.calls, seen.finish) == ([("find", '{"pattern": "a b"}')], "tool_calls")
-    assert seen.text.split() == ["Is", "it", '"so:', '"']
 
 
 @pytest.mark.parametrize("results", [(f"It says: {QUOTED}",), ()])
@@ -229,16 +145,6 @@ def test_text_between_calls_stands_between_them(family: str) -> None:
         seen = [given[2] if kind != "prose" else given for kind, given in scan(cut).pieces]  # type: ignore[index]
         assert [len(each) if isinstance(each, tuple) else each for each in seen] == [1, content(family, "bxr"), 1]
     assert len(calls) == 2
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_what_was_not_offered_is_let_go_while_it_is_written(family: str) -> None:
-    """C2: if it is the first thing in the wrapper."""
-    begins, body, _, _ = FAMILIES[family]
-    long = body("nope", {"path": "word " * 400})
-    scanner = new_scanner()
-    pieces = [piece for each in begins + long for piece in scanner.feed(each)]
-    assert sum(len(piece.text) for piece in pieces) > 1500
 
 
 @pytest.mark.parametrize("family", FAMILIES)

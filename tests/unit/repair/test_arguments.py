@@ -13,7 +13,7 @@ from documentation.tables import REPAIRS
 from proxy.json import JsonObject
 from proxy.limits import MAX_DEPTH
 from proxy.notations.schema import compile_schema
-from proxy.repair.arguments import FORMS, Form, may_go_on, objects_in, read_arguments, read_call
+from proxy.repair.arguments import FORMS, Form, objects_in, read_arguments, read_call
 from tests.support.helpers import function, offered
 from tests.support.random_schemas import KEYS, VALUES
 
@@ -90,28 +90,3 @@ def test_objects_behind_each_other_are_told_apart() -> None:
     assert objects_in('{"a": "}{"}\n{"b": 1}{"c') == ['{"a": "}{"}', '{"b": 1}', '{"c']
     assert objects_in('{"a": 1} and') == ['{"a": 1} and']
     assert objects_in("x") == ["x"]
-
-
-@pytest.mark.parametrize(
-    ("object_", "behind", "goes_on"),
-    [
-        ('{"a": "b"}', "}", False),
-        ('{"a": "b"}', " ok", False),
-        ('{"a": "b"}', "</tool_call>", False),
-        ('{"a": "b"}', " and more", False),
-        ('{"a": "b"}', " it's done", False),
-        ("{'a': 'b'}", " it's done", True),
-        ('{"a": "b"}', ' say "hi"', True),
-        ('{"a": 5}', ' say "hi"', False),
-        ('{"a": 5}', ' say" hi', True),
-        ("{}", ' Note: {"a": 1}', False),
-        ("{}", '"a": 1}', True),
-        ("{}", 'a": 1}', True),
-        ('{"a": [1]}', ", 2]}", True),
-        ('{"a": "b"}', ', {"a": "c"}', True),
-        ('{"a": "b", }', ' -l"}', True),
-        ('{"a": "b"}', ")), c", True),
-    ],
-)
-def test_what_stands_behind_an_object_may_be_a_part_of_it(object_: str, behind: str, goes_on: bool) -> None:
-    assert may_go_on(object_, behind) is goes_on

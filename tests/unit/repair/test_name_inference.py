@@ -51,32 +51,6 @@ def test_none_where_two_tools_accept_them() -> None:
     assert named([], tools(now="")) is None
 
 
-@pytest.mark.parametrize(
-    ("keys", "name"),
-    [
-        (["todos"], "todowrite"),
-        (["command"], "bash"),
-        (["file_path", "edits"], "multiedit"),
-        (["filePath", "oldString", "newString"], "edit"),
-        (["file_path", "old_string", "new_string"], "edit"),
-        (["pattern", "output_mode"], "grep"),
-        (["pattern"], "glob"),
-        (["url", "prompt"], "webfetch"),
-        (["query"], "websearch"),
-        (["content", "filePath"], "write"),
-        (["file_path"], "read"),
-        (["description", "prompt", "subagent_type"], "task"),
-        (["notebook_path", "new_source"], "notebookedit"),
-        (["path"], "list"),
-    ],
-)
-def test_the_table_decides_where_the_schemas_do_not(keys: list[str], name: str) -> None:
-    """Only where the rules ask for it: two tools take the same keys."""
-    twice = tools(**{name: " ".join(keys), "another": " ".join(keys)})
-    assert named(keys, twice) is None
-    assert named(keys, twice, by_table=True) == name
-
-
 def test_the_table_decides_only_over_tools_that_have_every_key() -> None:
     offered_ = tools(bash="command", other="command cwd", third="command cwd")
     assert named(["command", "cwd"], offered_, by_table=True) is None

@@ -45,15 +45,6 @@ def ids(text: str, schema: JsonObject = SCHEMA, *, stopped: bool = True) -> tupl
     return (found.arguments, [fix.id for fix in found.fixes]) if found else None
 
 
-def test_what_needs_nothing_stays_byte_for_byte_though_something_is_missing() -> None:
-    """F25: what is required and missing is never invented; the client's error teaches the model."""
-    for text in ('{ "count":1.0 }', "{}", '{"path": "10", "unknown": null}'):
-        found = repaired(SCHEMA, text)
-        assert found is not None
-        assert (found.arguments, found.fixes) == (text, ())
-        assert found.violations == ("path" not in text)
-
-
 def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
     text = '{"label": "a "3" b"}'
     schema: JsonObject = {"type": "object", "properties": {"label": {"type": "string"}}}
@@ -61,22 +52,6 @@ def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> No
     assert ids(text, {**schema, "required": ["other"]}) is None
     assert ids(text, {}) is None
     assert Repairer(offered(), Policy()).repair("other", text, stopped=True) is None
-
-
-def test_f32_html_entities_are_decoded_only_by_a_rule_that_says_so() -> None:
-    text = '{"path": "a &amp;&amp; b"}'
-    assert ids(text) == (text, [])
-    rule = ToolRule("entities", "tool", ("path",), "is_string", "unescape_html")
-    found = repaired(SCHEMA, text, policy=Policy(rules=(rule,)))
-    assert found is not None
-    assert (found.values, [fix.id for fix in found.fixes]) == ({"path": "a && b"}, ["rule:entities"])
-
-
-def test_f34_an_alias_of_a_key_is_a_matter_of_a_rule() -> None:
-    rule = ToolRule("alias", "tool", ("cmd",), "exists", "rename_parameter", to="path")
-    found = repaired(SCHEMA, '{"cmd": 5}', policy=Policy(rules=(rule,)))
-    assert found is not None
-    assert (found.values, [fix.id for fix in found.fixes]) == ({"path": "5"}, ["rule:alias", "text"])
 
 
 def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
@@ -126,14 +101,6 @@ def test_odd_values_have_one_outcome_at_every_cut(name: str) -> None:
             continue
         assert (failed, said) == (False, "")
         assert arguments == [after] or (after != text and json.loads(arguments[0]) == json.loads(after))
-
-
-def test_a_string_that_went_on_cannot_become_another_one() -> None:
-    """C4: what left stays right; what differs in it ends in an error."""
-    tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": SCHEMA}}])
-    for cut in all_cuts('{"path": "a"], "b": 1}'):
-        failed, (sent,), said = streamed(tools, cut)
-        assert (failed, sent, said) == (True, '{"path": "a', "")
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

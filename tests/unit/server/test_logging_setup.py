@@ -6,7 +6,6 @@ import io
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
 
@@ -83,14 +82,6 @@ def test_what_looks_like_a_key_is_in_no_line() -> None:
     for made in (record("%s", f"x {KEY} y"), failed(KEY)):
         for form in (TextLines(), JsonLines()):
             assert KEY not in form.format(made)
-
-
-def test_json_has_the_facts_by_their_names() -> None:
-    facts = {"id": "r1", "ms": 1.5, "stream": True, "fixes": {"finish": 1}}
-    line = json.loads(JsonLines().format(FactsRecord(logging.WARNING, "text", "request", facts)))
-    moment = line.pop("time")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", moment)
-    assert line == {"level": "warning", "event": "request", **facts}
 
 
 @pytest.mark.parametrize("level,number", [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from proxy import __version__
@@ -40,35 +38,6 @@ def test_before_the_first_request_there_is_a_valid_answer(metrics: Metrics) -> N
     assert value(found, "active_streams") == value(found, "heartbeats_total") == 0
     assert CONTENT_TYPE.startswith("text/plain; version=0.0.4")
     assert b"tool_proxy_rules_in_force 0.0\n" in metrics.exposition(rules_in_force=False)
-
-
-def test_calls_repairs_refusals_and_tokens_are_counted_by_model(metrics: Metrics) -> None:
-    fixes, tokens = {"text_call": 2, "finish": 1, "rule:x": 3}, {"prompt": 9, "completion": 2, "cached": 5}
-    calls: dict[str, Any] = {"calls": 5, "notations": {"hermes": 2}, "invalid": 1, "cut": 1, "heartbeats": 7}
-    count(metrics, model="m", **calls, fixes=fixes, tokens=tokens, refusals={"quoted": 4})
-    count(metrics, model="m", calls=1, heartbeats=1)
-    found = samples(metrics, "m")
-    assert value(found, "calls_total", model="m", how="text", notation="hermes") == 2
-    assert value(found, "calls_total", model="m", how="structured", notation="") == 4
-    assert value(found, "invalid_calls_total", model="m") == value(found, "cut_calls_total", model="m") == 1
-    assert {fix: value(found, "repairs_total", model="m", fix=fix) for fix in fixes} == fixes
-    assert {kind: value(found, "tokens_total", model="m", kind=kind) for kind in tokens} == tokens
-    assert value(found, "refusals_total", model="m", reason="quoted") == 4
-    assert value(found, "heartbeats_total") == 8
-    assert (metrics.numbers()["repairs"], metrics.numbers()["refusals"]) == (fixes, {"quoted": 4})
-
-
-def test_times_are_in_histograms_once_for_each_request(metrics: Metrics) -> None:
-    for seconds, first_byte, first_event in ((0.1, 0.05, None), (0.2, None, 0.1), (9999.0, 0.051, 0.05)):
-        count(metrics, seconds=seconds, first_byte=first_byte, first_event=first_event)
-    found = samples(metrics)
-    whole, first = "request_duration_seconds", "time_to_first_byte_seconds"
-    buckets = [value(found, f"{whole}_bucket", dialect="chat", le=le) for le in ("0.1", "0.25", "1800.0", "+Inf")]
-    assert buckets == [1, 2, 2, 3]
-    assert value(found, f"{whole}_sum", dialect="chat") == pytest.approx(9999.3)
-    assert [value(found, f"{first}_bucket", dialect="chat", le=le) for le in ("0.05", "0.1", "+Inf")] == [1, 2, 2]
-    assert value(found, "upstream_first_event_seconds_sum", dialect="chat") == pytest.approx(0.05)
-    assert value(found, "added_first_event_seconds_sum", dialect="chat") == pytest.approx(0.001)
 
 
 def test_models_have_at_most_so_many_names(metrics: Metrics) -> None:

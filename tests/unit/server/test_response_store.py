@@ -29,13 +29,6 @@ def numbers(kept: ResponseStore, count: int) -> list[int]:
     return [number for number in range(count) if kept.response(f"resp_{number}") is not None]
 
 
-def test_a_kept_response_is_there_for_every_worker_unchanged(path: Path) -> None:
-    ResponseStore(SharedFile(str(path)), "a").keep(made(1), ASKED)
-    other = ResponseStore(SharedFile(str(path)), "a")
-    assert (other.response("resp_1"), other.input_of("resp_1")) == (made(1), ASKED)
-    assert (other.response("\ud800"), other.input_of("\ud800"), other.delete("\ud800")) == (None, [], False)
-
-
 def test_the_oldest_go_when_there_are_too_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever key they belong to."""
     monkeypatch.setattr(module, "STORE_RESPONSES", 3)

@@ -8,7 +8,6 @@ import re
 from typing import Any
 
 import pytest
-from gunicorn.http.errors import NoMoreData
 
 from proxy.errors import BadRequest
 from proxy.web.admission import parse_body, read_body
@@ -27,17 +26,6 @@ def test_a_body_that_is_refused_is_searched_once() -> None:
     raw = b"[" + b"1" * 5000 + b', "' + b'\\"' * 500_000
     with over_soon(), pytest.raises(BadRequest):
         parse_body(raw)
-
-
-@pytest.mark.parametrize("error", [NoMoreData(b""), ConnectionResetError()])
-def test_a_body_that_breaks_off_is_told(error: Exception) -> None:
-    class Broken(io.BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
-            raise error
-
-    for broken in ({"CONTENT_LENGTH": "5"}, {"wsgi.input_terminated": True}):
-        with pytest.raises(BadRequest, match="incomplete"):
-            read_body({"wsgi.input": Broken(), **broken}, LIMIT)
 
 
 @pytest.mark.parametrize("coding", ["", "identity", " Identity "])

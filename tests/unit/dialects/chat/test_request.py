@@ -10,26 +10,14 @@ import pytest
 from proxy.dialects.chat.request import (
     ChatRequest,
     call_ids,
-    copy_sources,
     count_tool_results,
     is_true,
-    made_calls,
     read_chat,
 )
-from proxy.json import Json, JsonObject
+from proxy.json import Json
 
 RUN: dict[str, Any] = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
 READ: dict[str, Any] = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
-CALL: JsonObject = {"id": "call_1", "type": "function", "function": {"name": "now", "arguments": "{}"}}
-BODY: JsonObject = {
-    "model": "tiny",
-    "response_format": {"type": "json_object"},
-    "messages": [
-        {"role": "user", "content": "What time is it?"},
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "call_1", "content": "noon"},
-    ],
-}
 FORCED = {"type": "function", "function": {"name": "run"}}
 
 
@@ -99,29 +87,6 @@ def test_the_ids_of_the_history_are_known() -> None:
     messages: list[Json] = [{"role": "assistant", "tool_calls": calls}, "odd", {"tool_calls": None}]
     assert call_ids(messages) == {"a", "b"}
     assert call_ids(None) == frozenset()
-
-
-def test_the_texts_of_tool_results_and_user_messages_are_sources_of_copies() -> None:
-    """C3, F89: of the whole conversation, but neither the system prompt nor the assistant."""
-    parts = [{"type": "text", "text": "b"}, {"type": "image_url"}, 5, {"type": "text", "text": "c"}]
-    messages: list[Any] = [
-        {"role": "system", "content": "rules"},
-        result("old"),
-        {"role": "user", "content": "do"},
-        {"role": "assistant", "content": "x"},
-        result("a"),
-        result(parts),
-        result(None),
-        result("d", "function"),
-    ]
-    assert copy_sources(messages) == ("old", "do", "a", "b\nc", "", "d")
-    assert copy_sources(None) == ()
-
-
-def test_the_calls_that_the_assistant_made_are_known() -> None:
-    """C3: they may be made again."""
-    assert made_calls(BODY["messages"]) == (("now", "{}"),)
-    assert made_calls(None) == ()
 
 
 def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions, assemble
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.events import (
-    Call,
     CallArguments,
-    CallClosed,
     CallOpened,
     Chunk,
     Event,
-    Finished,
-    Reasoning,
-    Text,
 )
 from proxy.errors import LimitExceeded, UpstreamBroken
 from tests.support.messages_checker import check_stream
 
 ASKED = ReplyOptions("claude-x", frozenset(("END", "\n\nHuman:")), "abc-1")
-
-
-def closed(index: int, arguments: str = "{}") -> CallClosed:
-    return CallClosed(0, index, Call("c", "f", arguments), ())
 
 
 def opened(index: int, name: str = "f", id_: str | None = None) -> CallOpened:
@@ -78,80 +66,3 @@ def test_calls_that_wait_behind_another_are_limited() -> None:
     with pytest.raises(LimitExceeded, match="max_calls"):
         for index in range(1, 3000):
             blocks.take(opened(index))
-
-
-def test_an_error_ends_the_open_block_first() -> None:
-    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(ASKED)
-        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
-        assert check_stream(data)["error"] == {"type": "api_error", "message": "it broke off"}
-        assert b"content_block_stop" in data
-
-
-def test_claude_code_keeps_its_block_open() -> None:
-    """It takes a block that ended for good, whatever follows, and asks again by itself while none has."""
-    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(ReplyOptions("claude-x", leave_open=True))
-        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
-        assert check_stream(data, left_open=True)["error"]["message"] == "it broke off"
-        assert b"content_block_stop" not in data
-
-
-FRAGMENTS = st.sampled_from(["{", "}", '"a": 1', '{"a": "', '"}', " ", "{}", ""])
-TEXTS = st.sampled_from(
-    ["a", " ", "\n", "<think>", "</think>", "<th", "ink>", "b c", "<", "<|channel|>final<|message|>"]
-)
-INDEXES = st.integers(0, 2)
-EVENTS = st.lists(
-    st.one_of(
-        st.builds(Text, st.just(0), TEXTS),
-        st.builds(Reasoning, st.just(0), TEXTS),
-        st.builds(opened, INDEXES),
-        st.builds(CallArguments, st.just(0), INDEXES, FRAGMENTS),
-        st.builds(closed, INDEXES),
-    ),
-    max_size=14,
-)
-
-
-def strict(events: list[Event]) -> list[Event]:
-    """What an engine says: each call is opened once, and closed with whole arguments."""
-    texts: dict[int, str] = {}
-    kept: list[Event] = []
-    for event in events:
-        if isinstance(event, CallOpened):
-            if event.index in texts:
-                continue
-            texts[event.index] = ""
-        elif isinstance(event, CallArguments):
-            whole = _is_object(texts.get(event.index))
-            if event.index not in texts or (whole and event.fragment.strip()):
-                continue
-            texts[event.index] += event.fragment
-        elif isinstance(event, CallClosed):
-            continue
-        kept.append(event)
-    # An engine completes what it opened.
-    for index, text in texts.items():
-        if not _is_object(text):
-            kept = [event for event in kept if getattr(event, "index", None) != index]
-    return kept
-
-
-def _is_object(text: str | None) -> bool:
-    try:
-        return isinstance(json.loads(text or ""), dict)
-    except ValueError:
-        return False
-
-
-@given(EVENTS)
-@settings(max_examples=200)
-def test_a_whole_message_is_what_the_stream_builds(events: list[Event]) -> None:
-    events = [*strict(events), Finished(0, "stop", None)]
-    blocks = MessagesWriter(ASKED)
-    blocks.observe_body({"id": "chatcmpl-42"})
-    whole = assemble([*(given for event in events for given in blocks.take(event)), *blocks.last_events()])
-    streamed = check_stream(stream(events))
-    assert whole["content"] == streamed["content"]
-    assert whole["stop_reason"] == streamed["stop_reason"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import typing
-from datetime import UTC, datetime
 
 import anthropic
 import httpx2
@@ -61,14 +60,6 @@ def test_the_official_sdk_walks_all_pages() -> None:
         assert [each.id for each in client.beta.models.list(after_id="m2")] == ["m3", "m4"]
 
 
-def test_the_official_sdk_reads_one_model() -> None:
-    with sdk((ModelCard("Qwen/Qwen3", created=1795223438, max_len=131072),), []) as client:
-        found = client.models.retrieve("claude-sonnet-4-5")
-    assert (found.id, found.display_name, found.type) == ("claude-sonnet-4-5", "Qwen/Qwen3", "model")
-    assert found.created_at == datetime.fromtimestamp(1795223438, UTC)
-    assert (found.max_input_tokens, found.lifecycle) == (131072, "active")
-
-
 def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_known() -> None:
     info = model_info(ModelCard("m"))
     assert info.keys() == ModelInfo.model_fields.keys()
@@ -79,20 +70,6 @@ def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_
     assert all(type(None) in typing.get_args(ModelInfo.model_fields[name].annotation) for name in nullable)
     assert ModelInfo.model_validate(info).id == BetaModelInfo.model_validate(info).id == "m"
     assert (info["created_at"], info["max_input_tokens"]) == ("1970-01-01T00:00:00Z", None)
-
-
-def test_how_much_it_can_be_told_to_think_is_a_field_of_our_own_which_the_sdk_lets_pass() -> None:
-    info = model_info(ModelCard("m"), efforts=("low", "high"))
-    assert (info["efforts"], info["capabilities"]) == (["low", "high"], None)
-    assert info.keys() - model_info(ModelCard("m")).keys() == {"efforts"}
-    assert model_info(ModelCard("m"), efforts=())["efforts"] == [], "it cannot be told, which is something else"
-    assert ModelInfo.model_validate(info).model_extra == {"efforts": ["low", "high"]}
-
-
-def test_a_model_goes_by_the_name_by_which_it_was_asked_for() -> None:
-    card = ModelCard("Qwen/Qwen3")
-    assert [model_info(card, "claude-x")[key] for key in ("id", "display_name")] == ["claude-x", "Qwen/Qwen3"]
-    assert model_info(card)["id"] == "Qwen/Qwen3"
 
 
 @pytest.mark.parametrize(

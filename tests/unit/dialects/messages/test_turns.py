@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.json import dump_request
 from tests.support.helpers import function, new_scanner, offered, scan
 from tests.support.messages_ask import (
     PICTURE,
@@ -72,21 +71,6 @@ TASKS = st.builds(
     st.lists(ROUNDS, max_size=3),
     st.builds(lambda blocks: {"role": "assistant", "content": blocks}, st.lists(TEXTS | st.just(THOUGHT), max_size=2)),
 )
-
-
-@given(EXCHANGES, ASKED, st.sampled_from(["drop", "reasoning"]))
-def test_each_request_begins_with_the_bytes_of_the_one_before(
-    exchanges: list[tuple[list[Any], Any]], last: list[Any], history: str
-) -> None:
-    """C8, for every conversation, whatever is left of its answers and stands beside its results."""
-    given = [user("hi")]
-    before = b""
-    for asked, answer in [*exchanges, (last, None)]:
-        given += asked
-        now = dump_request(sent(ask(*given, system="s"), reasoning_history=history).body)
-        assert now.startswith(before.removesuffix(b"]}"))
-        before = now
-        given += [answer] if answer else []
 
 
 @given(EXCHANGES, ASKED)

@@ -91,41 +91,6 @@ def test_a_status_that_the_api_does_not_name_keeps_its_side(status: int, kind: s
     assert error_object(UpstreamRefused("x", status=599))["error"] == {"type": "api_error", "message": "x"}
 
 
-VLLM = (
-    "This model's maximum context length is 8192 tokens. However, you requested {} output tokens and your prompt "
-    "contains {} input tokens, for a total of more. Please reduce the length of the input prompt or the number of "
-    "requested output tokens."
-)
-NUMBERS = {"n_prompt_tokens": 9000, "n_ctx": 4096}
-LLAMA = {"code": 400, "message": "the request exceeds the available context size", "type": "x", **NUMBERS}
-BOTH = "input length and `max_tokens` exceed context limit: {} + {} > 8192, decrease input length or `max_tokens`"
-CONTEXT = [
-    (VLLM.format(0, "at least 8193"), None, "prompt is too long: 8193 tokens > 8192 maximum"),
-    (VLLM.format(1000, "at least 7193"), None, BOTH.format(7193, 1000)),
-    (
-        "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.",
-        None,
-        "prompt is too long: 9000 tokens > 8192 maximum",
-    ),
-    (
-        "This model's maximum context length is 8192 tokens. However, your request has 8192 input tokens.",
-        None,
-        "prompt is too long: 8193 tokens > 8192 maximum",
-    ),
-    (LLAMA["message"], LLAMA, "prompt is too long: 9000 tokens > 4096 maximum"),
-]
-
-
-@pytest.mark.parametrize(("message", "body", "words"), CONTEXT)
-def test_a_context_that_is_too_small_is_told_in_the_words_that_clients_know(
-    message: str, body: object, words: str
-) -> None:
-    """F95: Claude Code compacts the conversation by them."""
-    raw = None if body is None else json.dumps({"error": body}).encode()
-    made = check_error(error_body(UpstreamRefused(message, status=400, body=raw)), 400)
-    assert made["error"]["message"].startswith(words)
-
-
 def test_only_the_server_s_own_words_are_read_for_it() -> None:
     """What a client sends must not look like a full context."""
     words = "messages.0.role: 'maximum context length is 8192 tokens; request has 9000 input tokens' is no role"

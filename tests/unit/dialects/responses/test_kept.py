@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.responses.kept import Resumed, resume
-from proxy.errors import BadRequest, NotFound, ResponseNotFound
+from proxy.errors import BadRequest, NotFound
 from tests.support.responses_ask import assistant, user
 
 SAID: Any = assistant("Hello", id="msg_1_0")
@@ -35,20 +35,6 @@ def resumed(given: Any = "Go on", **fields: Any) -> Resumed:
     return resume({"model": "m", "input": given, **fields}, Kept())
 
 
-def test_the_input_is_the_whole_conversation() -> None:
-    """And nothing of the state is left in the request, for the translation would refuse it."""
-    found = resumed(previous_response_id="resp_1")
-    assert found.items == [*FIRST, SAID, CALL, OWN]
-    assert found.body == {"model": "m", "input": found.items}
-
-
-def test_a_response_that_is_not_kept_has_its_own_error_code() -> None:
-    with pytest.raises(ResponseNotFound, match=f"'resp_2' is not kept here: {ADVICE}") as caught:
-        resumed(previous_response_id="resp_2")
-    error = caught.value
-    assert (error.status, error.code, error.param) == (404, "previous_response_not_found", "previous_response_id")
-
-
 @pytest.mark.parametrize(
     ("reference", "item"), [({"type": "item_reference", "id": "msg_1_0"}, SAID), ({"id": "fc_1_1"}, CALL)]
 )
@@ -68,13 +54,6 @@ def test_a_reference_to_nothing_is_refused_at_its_place(id_: str) -> None:
     with pytest.raises(NotFound, match=rf"input\.1: the item .* is not kept here: {ADVICE}") as caught:
         resumed([OWN, {"type": "item_reference", "id": id_}])
     assert (caught.value.status, caught.value.param) == (404, "input.1")
-
-
-@pytest.mark.parametrize(("store", "keep"), [(None, True), (True, True), (False, False)])
-def test_a_response_is_kept_unless_the_client_does_not_want_it(store: bool | None, keep: bool) -> None:
-    """As in the API, where `store` is true by default."""
-    found = resumed(store=store)
-    assert (found.keep, found.echo["store"]) == (keep, keep)
 
 
 @pytest.mark.parametrize("fields", [{"previous_response_id": 7}, {"store": "yes"}])
