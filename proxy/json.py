@@ -24,7 +24,7 @@ to a client. The other readers reject NaN and Infinity, except `load_prefix` and
 
 `notations.literals` reads text that is almost JSON. `cli/merging.py` edits users' JSON files, which may have comments.
 
-Other modules use Python's `json` directly: `web/admission.py` for its error positions, `web/access.py` for its pairs,
+Other modules use Python's `json` directly: `web/admission.py` for its pairs,
 the log and the commands for people to read, and the pump of `server`, which imports nothing from the package.
 """
 
@@ -256,7 +256,7 @@ def dump_strict(value: object) -> bytes:
 
 def refuse(word: str) -> NoReturn:
     """Raise ValueError for NaN or Infinity."""
-    raise ValueError(f"{word} is not JSON")
+    raise ValueError(f"{word} is not a JSON value")
 
 
 def finite(text: str) -> float:
@@ -309,6 +309,14 @@ def as_text(value: Json) -> str:
     if isinstance(value, str):
         return value
     return ""
+
+
+def object_in(data: bytes) -> JsonObject:
+    """Return the object in a model server's JSON, read as `load_upstream` does, or {} if there is none."""
+    try:
+        return as_object(load_upstream(data)[0])
+    except ValueError:
+        return {}
 
 
 def objects_in(value: Json) -> list[JsonObject]:

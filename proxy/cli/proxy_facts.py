@@ -11,13 +11,13 @@ from proxy.cli.configuration import Values
 from proxy.cli.output import CommandError, Status
 from proxy.config.load import KEY_VARIABLE, own_url
 from proxy.config.settings import Settings, server_url
-from proxy.doctor.asking import key_refused, listed, no_model, object_in, unreachable
+from proxy.doctor.asking import key_refused, no_model, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
-from proxy.json import as_list, as_object, as_text, objects_in
+from proxy.json import as_list, as_object, as_text, object_in, objects_in
 from proxy.limits import MAX_ANSWER
 from proxy.upstream.api import MODELS
 from proxy.upstream.client import ModelServer, ServerOptions
-from proxy.upstream.model_list import ModelCard, distinct_models, read_cards
+from proxy.upstream.model_list import ModelCard, distinct_models, listed, read_cards
 from proxy.upstream.responses import fetch
 
 # Maximum time (s) to wait for the proxy's answer; the proxy asks its model server for the models first.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from proxy.json import JsonObject, as_object, as_text, dump_json, dump_request, load_upstream, objects_in
+from proxy.json import JsonObject, as_object, as_text, dump_json, dump_request, object_in, objects_in
 from proxy.upstream.api import MESSAGES_COUNT_TOKENS, TOKENIZE
 
 CountMethod = Literal["tokenize", "count_tokens", "estimate"]
@@ -49,12 +49,7 @@ def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | 
 def _counted(upstream_post: Post, path: str, body: JsonObject, field: str) -> int:
     """Return the number in `field` of the server's answer, or 0: llama-server's /tokenize answers `{"tokens": []}`."""
     status, data = upstream_post(path, dump_request(body))
-    if status != 200:
-        return 0
-    try:
-        number = as_object(load_upstream(data)[0]).get(field)
-    except ValueError:
-        return 0
+    number = object_in(data).get(field) if status == 200 else 0
     return max(0, number) if type(number) is int else 0
 
 

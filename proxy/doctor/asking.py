@@ -16,11 +16,12 @@ from proxy.dialects.chat.client_view import ChoiceView, view_reply
 from proxy.dialects.chat.writer import entries
 from proxy.display import cut
 from proxy.errors import ProxyError
-from proxy.json import JsonObject, as_object, as_text, dump_request, load_json, objects_in
+from proxy.json import JsonObject, as_object, as_text, dump_request, object_in, objects_in
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
 from proxy.upstream.client import ModelServer, Waiting
+from proxy.upstream.model_list import listed
 from proxy.upstream.responses import whole_body
 
 # Maximum size of one answer in bytes.
@@ -30,8 +31,6 @@ MAX_TIMEOUTS = 3
 _TIMEOUT = 504
 _CONNECT_SECONDS = 2.0
 _START = "start the model server, or pass its URL with --upstream"
-# Maximum number of model names in a message.
-_LISTED = 10
 # Maximum number of characters shown of a server's text.
 _SHOWN = 160
 _REASONING = ("reasoning_content", "reasoning")
@@ -69,12 +68,6 @@ def key_refused(status: int, key_from: str) -> str:
 def no_model(model: str, names: Sequence[str]) -> str:
     """Return one sentence on a missing model, with the models that the server has."""
     return f"no model {model!r}; the server has: {listed(names)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return model names on one line, limited to the first ones."""
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(ascii(name)[1:-1] for name in names[:_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +151,13 @@ class Asker:
             return Answer(0, trouble="the server did not answer the requests before this one", timed_out=True)
         self.spent.requests += 1
         seconds = min(left, seconds, self.seconds)
+        method, headers, data = "GET", self._headers, None
+        if body is not None:
+            method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
+        wait = AnswerWait(None, Timeouts(seconds, total=seconds))
         try:
-            answer = self._answer(path, body, seconds)
+            with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
+                whole = whole_body(call, wait, _MAX_ANSWER)
         except ProxyError as error:
             timed_out = error.status == _TIMEOUT
             self._timeouts += timed_out
@@ -167,16 +165,7 @@ class Asker:
             trouble = f"no answer within {seconds:g} s" if timed_out else error.message
             return Answer(0, trouble=trouble, timed_out=timed_out)
         self._timeouts = 0
-        return answer
-
-    def _answer(self, path: str, body: JsonObject | None, seconds: float) -> Answer:
-        method, headers, data = "GET", self._headers, None
-        if body is not None:
-            method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
-        wait = AnswerWait(None, Timeouts(seconds, total=seconds))
-        with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
-            whole = whole_body(call, wait, _MAX_ANSWER)
-            return Answer(call.status, masked(whole, (self._key,)) if call.status >= 400 else whole)
+        return Answer(call.status, masked(whole, (self._key,)) if call.status >= 400 else whole)
 
 
 class Reply:
@@ -232,11 +221,3 @@ class Reply:
 def shown(text: str) -> str:
     """Return a text of the server or the model on one line, shortened for a report."""
     return cut(" ".join(text.split()), _SHOWN)
-
-
-def object_in(data: bytes) -> JsonObject:
-    """Return a body's JSON object, or an empty one."""
-    try:
-        return as_object(load_json(data))
-    except ValueError:
-        return {}

@@ -15,7 +15,7 @@ from proxy import SERVICE
 from proxy.doctor.asking import Asker, Reply, key_refused, no_model, unreachable
 from proxy.doctor.prompts import Fate, Prompts
 from proxy.healing.families import Family, Parsers, family_of
-from proxy.json import JsonObject, as_text, load_json
+from proxy.json import JsonObject, as_text
 from proxy.notations.front import Reader
 from proxy.notations.toolset import read_tools
 from proxy.upstream.api import MODELS
@@ -126,14 +126,6 @@ def written_in(text: str) -> list[str]:
         next((name for name, marks in SYNTAXES.items() if all(mark in source for mark in marks)), "")
         for source in sources
     ]
-
-
-def is_an_object(arguments: str) -> bool:
-    """Return whether the arguments are a JSON object, which clients require."""
-    try:
-        return isinstance(load_json(arguments), dict)
-    except ValueError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

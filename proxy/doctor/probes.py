@@ -22,14 +22,13 @@ from proxy.doctor.examination import (
     Level,
     Probe,
     finding,
-    is_an_object,
     written_in,
 )
 from proxy.doctor.prompts import Fate
 from proxy.exchange.plan import KEEPS_TOOLS, NO_PARSER, PARSER_FAILED
 from proxy.healing.families import FAMILIES, Parsers
 from proxy.healing.heal import HEALINGS, HealPlan, TemplateProbe
-from proxy.json import Json, JsonObject, as_object, dump, load_json
+from proxy.json import Json, JsonObject, as_object, dump, is_object_text, load_json
 from proxy.notations.thoughts import ALL_MARKERS
 from proxy.upstream.context_overflow import read_overflow
 from proxy.upstream.model_list import kind_of
@@ -137,7 +136,7 @@ def _is_unanswered(examination: Examination) -> bool:
 
 
 def _structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
-    broken = next((text for name, text in auto.calls if name == NAME and not is_an_object(text)), None)
+    broken = next((text for name, text in auto.calls if name == NAME and not is_object_text(text)), None)
     if broken is not None:
         yield finding("arguments_broken", words=shown(broken))
     else:
@@ -173,7 +172,7 @@ def _is_swallowed(reply: Reply) -> bool:
 
 def _forced(examination: Examination) -> Iterator[Finding]:
     reply = examination.reply("required")
-    broken = [text for _, text in reply.calls if not is_an_object(text)]
+    broken = [text for _, text in reply.calls if not is_object_text(text)]
     if NO_PARSER.search(reply.error):
         yield finding("forced_refused", words=shown(reply.error), flag=_server_flag(examination))
     elif not reply.taken or (not reply.calls and reply.finish == "length"):
@@ -211,7 +210,7 @@ def _streams(examination: Examination) -> Iterator[Finding]:
 
 
 def _faults_of(stream: Reply) -> Iterator[str]:
-    broken = [arguments for _, arguments in stream.calls if not is_an_object(arguments)]
+    broken = [arguments for _, arguments in stream.calls if not is_object_text(arguments)]
     if broken:
         yield f"the joined arguments are not a JSON object: {shown(broken[0])!r}"
     if not all(stream.ids):
@@ -289,7 +288,7 @@ def _shapes() -> Iterator[_Shape]:
 
 
 _SHAPES = {shape.probe.id: shape for shape in _shapes()}
-# The call of that conversation, whose argument must reach the prompt.
+# The conversation of the shape `results` again. Here the argument of its call must reach the prompt.
 _PLAINEST_CALL = _Shape(TemplateProbe("plainest_call", "a call", "notes.txt", ""), _SHAPES["results"].messages)
 
 

@@ -28,7 +28,7 @@ MakeConversation = Callable[[str], JsonObject]
 
 
 class PromptSource(Enum):
-    """The ways to see prompts."""
+    """The ways to see prompts: a path of the server, or a description for the report."""
 
     TOKENIZE = TOKENIZE
     APPLY_TEMPLATE = APPLY_TEMPLATE

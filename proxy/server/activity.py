@@ -33,7 +33,7 @@ MAX_BYTES = 32 * 1024 * 1024
 # Models that are counted by name; all others are counted together.
 MAX_MODELS = 100
 OTHER_MODELS = "other models"
-# Counters of each model, among them the results that are counted.
+# The results that are counted, and all counters of a model.
 RESULTS = ("rescued", "rejected", "failed")
 TOTALS = ("requests", "calls", *RESULTS, "tokens_in", "tokens_out")
 # Seconds for which a worker's list of running requests is valid, and for which a page is open after it asked.

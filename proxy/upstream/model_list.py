@@ -15,7 +15,7 @@ from proxy.config.rules import Rules
 from proxy.display import cut, escaped
 from proxy.errors import NotFound
 from proxy.healing.families import Shown
-from proxy.json import Json, JsonObject, as_object, as_text, dump_json, load_upstream
+from proxy.json import Json, JsonObject, as_object, as_text, dump_json, object_in, objects_in
 
 # Prefix of the model names that Anthropic's clients send by default.
 CLAUDE = "claude-"
@@ -59,13 +59,7 @@ def read_cards(body: bytes) -> tuple[ModelCard, ...]:
 
     Entries without an id are skipped, and malformed fields count as missing.
     """
-    try:
-        entries = as_object(load_upstream(body)[0]).get("data")
-    except ValueError:
-        return ()
-    if not isinstance(entries, list):
-        return ()
-    cards = (_card(entry) for entry in entries if isinstance(entry, dict))
+    cards = map(_card, objects_in(object_in(body).get("data")))
     return tuple(card for card in cards if card.id)
 
 
@@ -155,10 +149,7 @@ def completed_list(body: bytes, others: Iterable[ModelCard], rules: Rules) -> by
     """
     own = read_cards(body)
     added = all_cards(own, others, rules)[len(own) :]
-    try:
-        answer = as_object(load_upstream(body)[0])
-    except ValueError:
-        return body
+    answer = object_in(body)
     entries = answer.get("data")
     if not added or not isinstance(entries, list):
         return body
@@ -202,19 +193,20 @@ def loaded(model: str, cards: Sequence[ModelCard]) -> Iterator[Shown]:
 
 def read_about(body: bytes) -> tuple[Shown, ...]:
     """Return the model's path and its chat template from a response of an `ABOUT` path; empty if it has neither."""
-    try:
-        answer = as_object(load_upstream(body)[0])
-    except ValueError:
-        return ()
+    answer = object_in(body)
     path, template = as_text(answer.get("model_path")), as_text(answer.get("chat_template"))
     return (Shown(path), Shown(template=template)) if path or template else ()
 
 
-def _several(name: str, models: Sequence[str]) -> str:
-    listed = ", ".join(_shown(model) for model in models[:_LISTED])
+def listed(models: Sequence[str]) -> str:
+    """Return model names on one line, limited to the first ones."""
     more = f" and {len(models) - _LISTED} more" if len(models) > _LISTED else ""
+    return ", ".join(map(_shown, models[:_LISTED])) + more
+
+
+def _several(name: str, models: Sequence[str]) -> str:
     return (
-        f"model: {_shown(name)} is not served, and the model server has several models: {listed}{more}; "
+        f"model: {_shown(name)} is not served, and the model server has several models: {listed(models)}; "
         f"write into rules.yaml which of them is meant: {_RULE}"
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from flask import Request
 from gunicorn.http.errors import ParseException
@@ -15,7 +15,7 @@ from werkzeug.routing import RequestRedirect
 
 from proxy.config.settings import Settings
 from proxy.errors import ENDING, BadRequest, BodyTooLarge, Loop, NotFound, TooMany, Unavailable
-from proxy.json import JsonObject, as_text, finite, is_deep, load_json
+from proxy.json import JsonObject, as_text, is_deep, load_json
 from proxy.limits import MAX_DEPTH
 from proxy.server.logging_setup import keep_secrets
 from proxy.server.state import WorkerState
@@ -205,35 +205,17 @@ def parse_body(raw: bytes) -> JsonObject:
     """Return the JSON object of a body. Raises BadRequest with the place of a syntax error."""
     try:
         body = load_json(raw)
-    except ValueError:
-        raise _not_json(raw) from None
+    except json.JSONDecodeError as error:
+        position = f"line {error.lineno}, column {error.colno} (character {error.pos})"
+        raise BadRequest(f"the body is not valid JSON: {error.msg} at {position}") from None
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the body is not valid UTF-8: byte {error.start} cannot be decoded") from None
+    except ValueError as error:
+        is_too_deep = isinstance(error.__context__, RecursionError)
+        raise BadRequest(_TOO_DEEP if is_too_deep else f"the body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object, at character 0")
     # Most bodies have fewer brackets than the limit, so their depth need not be measured.
     if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and is_deep(body):
         raise BadRequest(_TOO_DEEP)
     return body
-
-
-def _not_json(raw: bytes) -> BadRequest:
-    """Return the error for an invalid body, with the message of Python's JSON decoder."""
-    try:
-        _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
-    except json.JSONDecodeError as error:
-        position = f"line {error.lineno}, column {error.colno} (character {error.pos})"
-        return BadRequest(f"the body is not valid JSON: {error.msg} at {position}")
-    except UnicodeDecodeError as error:
-        return BadRequest(f"the body is not valid UTF-8: byte {error.start} cannot be decoded")
-    except RecursionError:
-        return BadRequest(_TOO_DEEP)
-    except ValueError as error:
-        return BadRequest(f"the body is not valid JSON: {error}")
-    return BadRequest("the body is not valid JSON")
-
-
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a JSON value")
-
-
-# Built once: `json.loads` would build one per body.
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite)

@@ -21,7 +21,7 @@ from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
 from proxy.healing.results import TOLD_IN_THE_LOG, newest_repeat
-from proxy.json import JsonObject, as_list, as_object, dump_request, load_upstream, objects_in
+from proxy.json import JsonObject, as_list, dump_request, object_in, objects_in
 from proxy.limits import REPLY_SECONDS
 from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
@@ -191,8 +191,8 @@ def tokens_of(target: TargetModel, model: str, text: str) -> int:
     try:
         with target.server.open("POST", TOKENIZE, target.headers, dump_request(body)) as call:
             # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
-            answer = as_object(load_upstream(whole_body(call, wait))[0])
-    except (ProxyError, ValueError):
+            answer = object_in(whole_body(call, wait))
+    except ProxyError:
         return 0
     if call.status != 200:
         return 0

@@ -105,7 +105,7 @@ def model(name: str) -> Response:
         raise NotFound(f"model: {name[:100]!r} is not served; GET {routes.MODELS.path} lists what is")
     headers = ctx.upstream_headers(served)
     family = ctx.snapshot.family(served, rules.profile(served, ctx.client), headers, server)
-    # A rule may forbid to set the effort.
+    # A rule can forbid setting the effort.
     efforts = () if rules.entry(served).thinking == "none" else effort_words(family)
     return json_response(dump_json(model_info(card, name, efforts)))
 

@@ -1,4 +1,4 @@
-"""A worker's activity: one thread writes, nobody waits for it, and what is lost is counted."""
+"""The ring of requests in a file that several processes share, and a worker's activity, whose one thread writes it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 
 from proxy.errors import Unavailable
 from proxy.server import activity as activities
-from proxy.server.activity import Activity, ActivityRing, Record
+from proxy.server.activity import OTHER_MODELS, Activity, ActivityRing, Record, verdict
 from proxy.server.shared_file import SharedFile
 from tests.support.scripted import PATIENCE
+
+NOW = 1_795_000_000.0
 
 
 class Told:
@@ -162,3 +164,72 @@ def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(
     finally:
         activity.close()
     assert caplog.text.count("the file cannot be used") == 1
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[[], ActivityRing]:
+    """Open the same file as another process would."""
+    return lambda: ActivityRing(SharedFile(str(tmp_path / "ring")).transaction)
+
+
+def record(name: str, **parts: bytes) -> Record:
+    return Record({"id": name}, parts)
+
+
+def test_the_oldest_go_by_their_number(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activities, "MAX_REQUESTS", 3)
+    for name in "abcde":
+        ring.add([record(name, asked=b"x")])
+    assert names(ring) == ["c", "d", "e"]
+    assert ring.record(2) is None
+
+
+def test_the_oldest_go_by_their_bytes(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activities, "MAX_BYTES", 30)
+    ring.add([record(name, asked=b"1234") for name in "abc"])
+    assert names(ring) == ["b", "c"]
+    ring.add([record("large", asked=b"x" * 17)])
+    assert names(ring) == []
+    ring.add([record("said in the summary alone", sent=b"")])
+    assert names(ring) == []
+    ring.add([record("d", asked=b"1234")])
+    assert names(ring) == ["d"]
+
+
+def test_totals_are_kept_by_model_up_to_so_many_and_for_ever(
+    ring: ActivityRing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activities, "MAX_MODELS", 2)
+    monkeypatch.setattr(activities, "MAX_REQUESTS", 1)
+    ring.add([Record({"model": name, "tokens": {"prompt": 5}}) for name in "abacda"])
+    assert {model: (each["requests"], each["tokens_in"]) for model, each in ring.totals().items()} == {
+        **{"a": (3, 15), "b": (1, 5)},
+        OTHER_MODELS: (2, 10),
+    }
+    assert verdict(ring.totals()["b"]) == "1 request, 0 rescued, 0 rejected, 0 failed"
+
+
+def test_a_page_is_open_for_a_while_after_it_asked(ring: ActivityRing) -> None:
+    assert not ring.is_watched(NOW)
+    ring.look(NOW)
+    assert ring.is_watched(NOW + 4) and not ring.is_watched(NOW + 6)
+    assert ring.live(NOW) == []
+
+
+def test_what_is_under_way_is_that_of_all_workers_while_they_say_so(ring: ActivityRing) -> None:
+    ring.show_live(1, [{"id": "a"}, {"id": "b"}], NOW)
+    ring.show_live(2, [{"id": "c"}], NOW + 3)
+    assert [row["id"] for row in ring.live(NOW + 4)] == ["a", "b", "c"]
+    assert [row["id"] for row in ring.live(NOW + 6)] == ["c"]
+    ring.show_live(2, [], NOW + 7)
+    assert ring.live(NOW + 7) == []
+
+
+def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], ActivityRing]) -> None:
+    several = [opened() for _ in range(8)]
+    threads = [threading.Thread(target=one.add, args=([record("a")] * 5,)) for one in several]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(several[0].newest()) == 40

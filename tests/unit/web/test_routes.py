@@ -1,15 +1,9 @@
-"""The table of routes: who may use what, and what counts."""
+"""The table of routes: the dialect of an answer."""
 
 from __future__ import annotations
 
 from proxy.web import routes
-from proxy.web.routes import BY_PATH
 from tests.support.rows import rows
-
-
-def paths(**is_: object) -> set[str]:
-    """The paths of the routes whose fields are so."""
-    return {path for path, route in BY_PATH.items() if is_ == {name: getattr(route, name) for name in is_}}
 
 
 @rows(__file__, "path,named,messages")
