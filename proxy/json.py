@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 from typing import NoReturn, TypeAlias, cast
@@ -128,14 +129,16 @@ def load_prefix(text: str, at: int) -> tuple[Json, int]:
         raise ValueError("nested too deeply") from None
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
+def unique(pairs: list[tuple[str, Json]]) -> JsonObject:
+    """Return an object with these members. Raises ValueError if a key occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a key is there twice")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {name!r} occurs twice")
     return members
 
 
-def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = _refuse_duplicates) -> Json:
+def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = unique) -> Json:
     """Parse strict JSON and keep the spelling of its numbers. Raises ValueError for anything else.
 
     `pairs` makes an object of its keys and values; the default rejects duplicate keys.
