@@ -57,7 +57,7 @@ def doctor_command(
         return NO_SERVER
     notes = [] if target is None else _written(target, found)
     if as_json:
-        print(escaped(json.dumps(report_json(found), indent=2), "\n"))
+        show([json.dumps(report_json(found), indent=2)])
         for note in notes:
             report(note)
     else:

@@ -112,14 +112,12 @@ def _configured(
 def _text(path: str) -> str:
     """Return the text of a user's file, or "" if it cannot be read. Raises CommandError if it is too large."""
     file = Path(path)
-    try:
-        if not file.is_file():
-            return ""
-        if file.stat().st_size > MAX_AGENT_FILE:
-            raise CommandError(Status.NOT_WRITTEN, f"{path} is larger than 4 MB, and cannot be merged")
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if file.is_file():
+            if file.stat().st_size > MAX_AGENT_FILE:
+                raise CommandError(Status.NOT_WRITTEN, f"{path} is larger than 4 MB, and cannot be merged")
+            return file.read_text("utf-8")
+    return ""
 
 
 @contextlib.contextmanager

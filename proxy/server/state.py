@@ -244,7 +244,7 @@ class WorkerState:
             return
         self.snapshot = snapshot
         adjust_logging(json_lines=snapshot.settings.log_format == "json")
-        announce(snapshot, self.shared.path if self.keeps else "")
+        announce(self)
         log.info("rules in force: %s (sha256 %s)", snapshot.rules.source, snapshot.rules.sha256[:12])
 
     def lessons_of(self, model: str) -> frozenset[str]:
@@ -348,15 +348,15 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
     return make_snapshot(settings, rules, published.keys.read(rules), via)
 
 
-def announce(snapshot: Snapshot, kept: str) -> None:
+def announce(worker: WorkerState) -> None:
     """Log a warning if the proxy is open to all, and where repairs and responses are stored. Test the audit file."""
-    audit = snapshot.audit
+    snapshot, audit = worker.snapshot, worker.snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):
         log.warning("%s", warning)
     if audit is not None and audit.write(b""):
         log.info("repairs are written, with their values, to %s", audit.path)
-    if kept and snapshot.settings.store == "on":
-        log.info("responses are kept for a day in %s; store: off turns it off", kept)
+    if worker.keeps and snapshot.settings.store == "on":
+        log.info("responses are kept for a day in %s; store: off turns it off", worker.shared.path)
 
 
 def tidy_captures(worker: WorkerState) -> None:
