@@ -86,14 +86,6 @@ class RulesInForce:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, RULES_FILE)
 
-    def version(self) -> tuple[int, int] | None:
-        """Return a value that differs for each publication, or None if nothing is published. Costs one `stat`."""
-        try:
-            about = os.stat(self._path)
-        except OSError:
-            return None
-        return about.st_ino, about.st_mtime_ns
-
     def read(self) -> Published | None:
         """Return the publication, or None if it is missing, is another user's, or cannot be read by this release."""
         try:
@@ -158,7 +150,6 @@ class WorkerState:
     drain: int | None = None
     activity: Activity | None = None
     keeps: bool = False
-    _seen: tuple[int, int] | None = None
     _look_at: float = 0.0
     _active: int = 0
     _threads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(THREADS - RESERVED_THREADS))
@@ -208,10 +199,7 @@ class WorkerState:
         """
         if at_once or time.monotonic() >= self._look_at:
             with self._changing:
-                version = self.in_force.version()
-                if version not in (None, self._seen):
-                    self._take()
-                    self._seen = version
+                self._take()
                 self._look_at = time.monotonic() + LOOK_SECONDS
         return self.snapshot
 
@@ -315,7 +303,7 @@ def start_worker() -> WorkerState:
         if in_force.read() is None:
             raise
         log.error("the rules that were in force stay so: %s", error.message)
-    version, published = in_force.version(), in_force.read() or Published()
+    published = in_force.read() or Published()
     # Without gunicorn's master, each worker has its own pseudonym.
     snapshot = _snapshot_of(published, env.get(VIA_VARIABLE) or secrets.token_hex(8))
     shared, metrics = SharedFile(os.path.join(folder, FILE_NAME)), Metrics()
@@ -333,7 +321,6 @@ def start_worker() -> WorkerState:
         drain=int(drain) if drain else None,
         activity=activity,
         keeps=folder == env.get("RUNTIME_DIRECTORY", "").partition(":")[0],
-        _seen=version,
     )
 
 
