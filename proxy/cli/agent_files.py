@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,7 +21,6 @@ from proxy.cli.configuration import File
 from proxy.cli.merging import NotMergeableError, emptied, merged, read, rivals_in
 from proxy.cli.output import CommandError, Status, reported
 from proxy.doctor.rule import replace_file
-from proxy.json import load_json
 from proxy.limits import MAX_AGENT_FILE
 
 SUFFIX = ".before-vllm-tool-proxy"
@@ -54,13 +53,13 @@ class AgentFiles:
     def __init__(self, agent: str, state: Path) -> None:
         self._path = state / f"setup-{agent}.json"
         try:
-            self._record = msgspec.convert(load_json(self._path.read_bytes()), _Record)
+            self._record = msgspec.json.decode(self._path.read_bytes(), type=_Record)
         except FileNotFoundError:
             self._record = _Record({}, [])
-        except (OSError, ValueError, msgspec.ValidationError) as error:
+        except (OSError, msgspec.DecodeError) as error:
             message = f"{self._path}, the record of what was written, cannot be read; restore the copies by hand"
             raise CommandError(Status.NOT_WRITTEN, message) from error
-        self._saved = asdict(self._record)
+        self._saved = msgspec.json.encode(self._record)
 
     def write(self, files: Sequence[File], key: str = "") -> list[str]:
         """Merge all files; return a line for each. If one cannot be merged, nothing is written.
@@ -141,10 +140,10 @@ class AgentFiles:
             self._record.folders.append(str(each))
 
     def _save(self) -> None:
-        if asdict(self._record) != self._saved:
+        if msgspec.json.encode(self._record) != self._saved:
             self._make(self._path.parent)
-            self._saved = asdict(self._record)
-            _replace(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
+            self._saved = msgspec.json.encode(self._record)
+            _replace(self._path, msgspec.json.format(self._saved) + b"\n", _PRIVATE)
 
 
 def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
