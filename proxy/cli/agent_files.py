@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
@@ -21,6 +21,7 @@ from proxy.cli.configuration import File
 from proxy.cli.merging import NotMergeableError, emptied, merged, read, rivals_in
 from proxy.cli.output import CommandError, Status, reported
 from proxy.doctor.rule import replace_file
+from proxy.json import load_json
 from proxy.limits import MAX_AGENT_FILE
 
 SUFFIX = ".before-vllm-tool-proxy"
@@ -53,13 +54,13 @@ class AgentFiles:
     def __init__(self, agent: str, state: Path) -> None:
         self._path = state / f"setup-{agent}.json"
         try:
-            self._record = msgspec.json.decode(self._path.read_bytes(), type=_Record)
+            self._record = msgspec.convert(load_json(self._path.read_bytes()), _Record)
         except FileNotFoundError:
             self._record = _Record({}, [])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, ValueError, msgspec.ValidationError) as error:
             message = f"{self._path}, the record of what was written, cannot be read; restore the copies by hand"
             raise CommandError(Status.NOT_WRITTEN, message) from error
-        self._saved = msgspec.json.encode(self._record)
+        self._saved = asdict(self._record)
 
     def write(self, files: Sequence[File], key: str = "") -> list[str]:
         """Merge all files; return a line for each. If one cannot be merged, nothing is written.
@@ -140,10 +141,10 @@ class AgentFiles:
             self._record.folders.append(str(each))
 
     def _save(self) -> None:
-        if msgspec.json.encode(self._record) != self._saved:
+        if asdict(self._record) != self._saved:
             self._make(self._path.parent)
-            self._saved = msgspec.json.encode(self._record)
-            _replace(self._path, msgspec.json.format(self._saved) + b"\n", _PRIVATE)
+            self._saved = asdict(self._record)
+            _replace(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
 
 
 def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
@@ -163,7 +164,7 @@ def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
         ):
             if paths:
                 note += f"; {words}: {', '.join(map('.'.join, paths))}"
-        is_secret = bool(key) and json.dumps(key)[1:-1] in json.dumps(file.content)
+        is_secret = bool(key) and json.dumps(key) in json.dumps(file.content)
         return before, merged(text, file).encode(), is_secret, note
     except (NotMergeableError, UnicodeDecodeError) as error:
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
