@@ -33,7 +33,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import NoReturn, TypeAlias, cast
 
@@ -61,6 +63,16 @@ class VerbatimNumber(float):
     text: str
 
 
+@contextmanager
+def _depth_limited() -> Iterator[None]:
+    """Raise ValueError instead of RecursionError."""
+    try:
+        yield
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+@_depth_limited()
 def load_json(data: bytes | str) -> Json:
     """Parse strict JSON (RFC 8259). Raises ValueError for anything else, for NaN, and for numbers beyond a float.
 
@@ -73,11 +85,8 @@ def load_json(data: bytes | str) -> Json:
             pass  # orjson rejects some valid JSON
         else:
             return fast
-    try:
-        text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
-        value: Json = _STRICT.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+    value: Json = _STRICT.decode(text)
     return value
 
 
@@ -94,58 +103,45 @@ def load_chunk(data: bytes) -> tuple[Json, bool]:
         return load_upstream(data)
 
 
+@_depth_limited()
 def load_upstream(data: bytes) -> tuple[Json, bool]:
     """Parse a model server's JSON as leniently as clients do.
 
     Return the value, and whether strict clients can read the data too. Raises ValueError if even lenient ones cannot.
     """
-    if not _has_long_integer(data):
-        try:
-            return orjson.loads(data), True
-        except orjson.JSONDecodeError:
-            pass
     encoding = json.detect_encoding(data)
-    is_strict = encoding == "utf-8"
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        # Clients of a stream decode with U+FFFD too (HTML standard, 9.2.6).
-        text, is_strict = data.decode(encoding, "replace"), False
-    try:
-        try:
-            return _STRICT.decode(text), is_strict
-        except ValueError:
-            return _LENIENT.decode(text), False
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    if encoding == "utf-8":
+        with suppress(ValueError):
+            data.decode()  # `load_json` accepts surrogates here
+            return load_json(data), True
+    # Clients of a stream decode with U+FFFD too (HTML standard, 9.2.6).
+    return _LENIENT.decode(data.decode(encoding, "replace")), False
 
 
+@_depth_limited()
 def load_prefix(text: str, at: int) -> tuple[Json, int]:
     """Return the JSON value that starts at `at`, and its end; text after it is ignored. Raises ValueError."""
-    try:
-        return _DECODER.raw_decode(text, at)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return _DECODER.raw_decode(text, at)
 
 
-def _refuse_duplicates(pairs: list[tuple[str, Json]]) -> JsonObject:
+def unique(pairs: list[tuple[str, Json]]) -> JsonObject:
+    """Return an object with these members. Raises ValueError if a key occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a key is there twice")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {name!r} occurs twice")
     return members
 
 
-def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = _refuse_duplicates) -> Json:
+@_depth_limited()
+def read_json(text: str | bytes, pairs: Callable[[list[tuple[str, Json]]], JsonObject] = unique) -> Json:
     """Parse strict JSON and keep the spelling of its numbers. Raises ValueError for anything else.
 
     `pairs` makes an object of its keys and values; the default rejects duplicate keys.
     """
-    try:
-        value: Json = json.loads(
-            text, object_pairs_hook=pairs, parse_constant=refuse, parse_float=verbatim, parse_int=integer
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    value: Json = json.loads(
+        text, object_pairs_hook=pairs, parse_constant=refuse, parse_float=verbatim, parse_int=integer
+    )
     if is_deep(value):
         raise ValueError("nested too deeply")  # it could not be serialized
     return value
@@ -177,6 +173,7 @@ def is_deep(value: Json) -> bool:
     return True
 
 
+@_depth_limited()
 def dump(value: Json) -> str:
     """Return the JSON of a value; numbers keep their spelling. Raises ValueError if it is nested too deeply.
 
@@ -187,8 +184,6 @@ def dump(value: Json) -> str:
         text.encode()
     except UnicodeEncodeError:
         return _written(value, ascii_only=True)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
     return text
 
 
@@ -218,15 +213,13 @@ def _has_verbatim(value: Json) -> bool:
     return False
 
 
+@_depth_limited()
 def dump_inner(value: Json) -> str:
     """Return compact JSON to put into a string of a request body. `dump_request` escapes it with the body.
 
     Raises ValueError if the value is nested too deeply.
     """
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def canonical(arguments: str) -> str:

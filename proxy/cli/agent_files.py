@@ -164,7 +164,7 @@ def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
         ):
             if paths:
                 note += f"; {words}: {', '.join(map('.'.join, paths))}"
-        is_secret = bool(key) and json.dumps(key)[1:-1] in json.dumps(file.content)
+        is_secret = bool(key) and json.dumps(key) in json.dumps(file.content)
         return before, merged(text, file).encode(), is_secret, note
     except (NotMergeableError, UnicodeDecodeError) as error:
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -56,7 +57,7 @@ def doctor_command(
         return NO_SERVER
     notes = [] if target is None else _written(target, found)
     if as_json:
-        print(escaped(json.dumps(report_json(found), indent=2), "\n"))
+        show([json.dumps(report_json(found), indent=2)])
         for note in notes:
             report(note)
     else:
@@ -79,14 +80,9 @@ def _target(write: str, rules: Rules, env: dict[str, str]) -> Path:
         raise RulesError("--write: no rules file is in force, and HOME is not set; name a file")
     else:
         target = own
-        try:
+        with contextlib.suppress(OSError):
             own.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            message = f"{own.parent}: the folder cannot be created ({error.strerror}); name a file with --write"
-            raise RulesError(message) from error
     place = Path(os.path.realpath(target))
-    if place.is_dir():
-        raise RulesError(f"{place}: this is a folder; name a file in it")
     if not os.access(place.parent, os.W_OK):
         raise RulesError(f"{place}: the folder is missing or cannot be written; create it, or name another file")
     return target

@@ -13,6 +13,7 @@ from pathlib import Path
 from proxy.cli.output import CommandError, Status, reported, say
 from proxy.config.api_keys import parse_clients
 from proxy.config.load import environment, load, read_file, working_folder
+from proxy.config.yaml_nodes import compose, is_null
 from proxy.errors import RulesError
 
 
@@ -31,8 +32,8 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
         raise RulesError(f"{path} is not UTF-8; give the file of client keys") from error
     if sys.stdout is None:
         raise CommandError(Status.NOT_WRITTEN, "standard output is closed, so a key cannot be shown; open it")
-    has_keys = any(line.strip() and not line.lstrip().startswith(("#", "---")) for line in before.splitlines())
-    keys = parse_clients(before.encode(), str(path)) if has_keys else ()
+    root = compose(before.encode(), str(path))
+    keys = () if root is None or is_null(root) else parse_clients(before.encode(), str(path))
     if name in [key.name for key in keys]:
         raise RulesError(f"{path}: there is a key named {name}; choose another name, or remove its entry to replace it")
     key = secrets.token_hex(32)

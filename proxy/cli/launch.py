@@ -59,11 +59,11 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
     """
     aim = target(**options, starts_proxy=bool(upstream))
     if not upstream:
-        with _configured(aim, arguments) as (program, command, variables, _):
-            try:
-                os.execve(program, command, variables)
-            except OSError as error:
-                raise _not_started(program, error) from error
+        with (
+            _configured(aim, arguments) as (program, command, variables, _),
+            reported(program, "started", Status.NOT_INSTALLED),
+        ):
+            os.execve(program, command, variables)
     with (
         running_proxy(aim, upstream) as running,
         _configured(replace(aim, url=running), arguments) as (program, command, variables, held),
@@ -75,10 +75,6 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
         if before and after and after["requests"] > before["requests"]:
             report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
         return status
-
-
-def _not_started(program: str, error: OSError) -> CommandError:
-    return CommandError(Status.NOT_INSTALLED, f"{program} cannot be started ({error.strerror})")
 
 
 @contextlib.contextmanager
@@ -112,14 +108,12 @@ def _configured(
 def _text(path: str) -> str:
     """Return the text of a user's file, or "" if it cannot be read. Raises CommandError if it is too large."""
     file = Path(path)
-    try:
-        if not file.is_file():
-            return ""
-        if file.stat().st_size > MAX_AGENT_FILE:
-            raise CommandError(Status.NOT_WRITTEN, f"{path} is larger than 4 MB, and cannot be merged")
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if file.is_file():
+            if file.stat().st_size > MAX_AGENT_FILE:
+                raise CommandError(Status.NOT_WRITTEN, f"{path} is larger than 4 MB, and cannot be merged")
+            return file.read_text("utf-8")
+    return ""
 
 
 @contextlib.contextmanager
@@ -237,10 +231,8 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
 
     ignored = dict.fromkeys((signal.SIGINT, signal.SIGQUIT), ignore)
     with _handlers({**ignored, **dict.fromkeys((signal.SIGTERM, signal.SIGHUP), pass_on)}):
-        try:
+        with reported(program, "started", Status.NOT_INSTALLED):
             process = subprocess.Popen([program, *command[1:]], env=dict(variables), pass_fds=held)
-        except OSError as error:
-            raise _not_started(program, error) from error
         agents.append(process)
         for number in early:
             process.send_signal(number)

@@ -18,7 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Comment, InlineTable, Table
 
 from proxy.cli.configuration import PROVIDER, File, Format
-from proxy.json import Json, JsonObject
+from proxy.json import Json, JsonObject, unique
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")
@@ -96,7 +96,11 @@ def read(text: str, format: Format) -> JsonObject:
     if not text.strip():
         return {}
     try:
-        value: Json = json_loads(text) if format is Format.JSON else tomllib.loads(text)
+        if format is Format.JSON:
+            strict = _blanked(_blanked(text.removeprefix("\ufeff"), _COMMENT), _TRAILING)
+            value: Json = _DECODER.decode(strict)
+        else:
+            value = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         message = " ".join(str(error).split())[:120]
         raise NotMergeableError(f"it is not valid {format.value}: {message}") from error
@@ -189,22 +193,7 @@ class _Member(NamedTuple):
     end: int
 
 
-def _unique(pairs: list[tuple[str, Json]]) -> JsonObject:
-    content: JsonObject = {}
-    for name, value in pairs:
-        if name in content:
-            raise NotMergeableError(f"the key {name!r} occurs twice")
-        content[name] = value
-    return content
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique)
-
-
-def json_loads(text: str) -> Json:
-    """Return the value of a text. Raises ValueError, and NotMergeableError for a key that occurs twice."""
-    value: Json = _DECODER.decode(_blanked(_blanked(text.removeprefix("\ufeff"), _COMMENT), _TRAILING))
-    return value
+_DECODER = json.JSONDecoder(object_pairs_hook=unique)
 
 
 def _json_dumps(content: JsonObject) -> str:

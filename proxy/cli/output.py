@@ -37,12 +37,12 @@ class CommandError(Exception):
 
 
 @contextmanager
-def reported(path: object, verb: str) -> Iterator[None]:
+def reported(path: object, verb: str, status: Status = Status.NOT_WRITTEN) -> Iterator[None]:
     """Raise CommandError for an OSError in the block: "PATH cannot be written (Permission denied)"."""
     try:
         yield
     except OSError as error:
-        raise CommandError(Status.NOT_WRITTEN, f"{path} cannot be {verb} ({error.strerror})") from error
+        raise CommandError(status, f"{path} cannot be {verb} ({error.strerror})") from error
 
 
 def report(line: str) -> None:

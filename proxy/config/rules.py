@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -346,9 +345,9 @@ class Rules:
     `case_sensitive_tools` is the setting of that name (`config/load.py`).
     """
 
-    settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
-    clients: Mapping[str, Client] = field(default_factory=lambda: MappingProxyType({}))
+    clients: Mapping[str, Client] = field(default_factory=dict)
     sha256: str = ""
     source: str = ""
     tools: tuple[ToolRule, ...] = ()
@@ -397,23 +396,24 @@ class Rules:
 
         return self._once(("profile", model, client), make)
 
-    def _alias(self, name: str) -> tuple[str, str] | None:
-        return next((pair for pair in self.aliases if fnmatchcase(name, pair[0])), None)
+    def _alias(self, name: str) -> tuple[str, str]:
+        """Return the first alias that matches, as its glob and the new name, or "" and the name itself."""
+        return next((pair for pair in self.aliases if fnmatchcase(name, pair[0])), ("", name))
 
     def alias(self, name: str) -> str:
         """Return the model that is requested upstream for `name`: the first alias that matches, else `name`.
 
         The new name is not looked up again.
         """
-        return (self._alias(name) or ("", name))[1]
+        return self._alias(name)[1]
 
     def has_alias(self, name: str) -> bool:
         """Return whether an alias matches, even if it is for the name itself."""
-        return self._alias(name) is not None
+        return bool(self._alias(name)[0])
 
     def thinking_suffix(self, name: str) -> str:
         """Return the thinking suffix after the last colon of `name` (`qwen3:nothink`), if an alias has that colon."""
-        glob, _ = self._alias(name) or ("", "")
+        glob, _ = self._alias(name)
         word = name.rpartition(":")[2]
         return word if ":" in glob and word in SUFFIXES else ""
 
@@ -478,8 +478,6 @@ def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules
             raise node_error(key, f"there are over {MAX_RULES} rules for tools; remove some, or join them by globs")
     if "tools" in own:
         own["tools"] = tuple(fix.rule(name, tool.models) for name, tool in own["tools"].items() for fix in tool.fixes)
-    for name in own.keys() & {"settings", "clients"}:
-        own[name] = MappingProxyType(own[name])
     if "aliases" in own:
         own["aliases"] = tuple(own["aliases"].items())
     digest = hashlib.sha256(text).hexdigest()

@@ -85,14 +85,6 @@ class RulesInForce:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(folder, RULES_FILE)
 
-    def version(self) -> tuple[int, int] | None:
-        """Return a value that differs for each publication, or None if nothing is published. Costs one `stat`."""
-        try:
-            about = os.stat(self._path)
-        except OSError:
-            return None
-        return about.st_ino, about.st_mtime_ns
-
     def read(self) -> Published | None:
         """Return the publication, or None if it is missing, is another user's, or cannot be read by this release."""
         try:
@@ -157,7 +149,6 @@ class WorkerState:
     drain: int | None = None
     activity: Activity | None = None
     keeps: bool = False
-    _seen: tuple[int, int] | None = None
     _look_at: float = 0.0
     _active: int = 0
     _threads: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(THREADS - RESERVED_THREADS))
@@ -207,10 +198,7 @@ class WorkerState:
         """
         if at_once or time.monotonic() >= self._look_at:
             with self._changing:
-                version = self.in_force.version()
-                if version not in (None, self._seen):
-                    self._take()
-                    self._seen = version
+                self._take()
                 self._look_at = time.monotonic() + LOOK_SECONDS
         return self.snapshot
 
@@ -243,7 +231,7 @@ class WorkerState:
             return
         self.snapshot = snapshot
         adjust_logging(json_lines=snapshot.settings.log_format == "json")
-        announce(snapshot, self.shared.path if self.keeps else "")
+        announce(self)
         log.info("rules in force: %s (sha256 %s)", snapshot.rules.source, snapshot.rules.sha256[:12])
 
     def lessons_of(self, model: str) -> frozenset[str]:
@@ -314,7 +302,7 @@ def start_worker() -> WorkerState:
         if in_force.read() is None:
             raise
         log.error("the rules that were in force stay so: %s", error.message)
-    version, published = in_force.version(), in_force.read() or Published()
+    published = in_force.read() or Published()
     # Without gunicorn's master, each worker has its own pseudonym.
     snapshot = _snapshot_of(published, env.get(VIA_VARIABLE) or secrets.token_hex(8))
     shared, metrics = SharedFile(os.path.join(folder, FILE_NAME)), Metrics()
@@ -332,7 +320,6 @@ def start_worker() -> WorkerState:
         drain=int(drain) if drain else None,
         activity=activity,
         keeps=folder == env.get("RUNTIME_DIRECTORY", "").partition(":")[0],
-        _seen=version,
     )
 
 
@@ -347,15 +334,15 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
     return make_snapshot(settings, rules, published.keys.read(rules), via)
 
 
-def announce(snapshot: Snapshot, kept: str) -> None:
+def announce(worker: WorkerState) -> None:
     """Log a warning if the proxy is open to all, and where repairs and responses are stored. Test the audit file."""
-    audit = snapshot.audit
+    snapshot, audit = worker.snapshot, worker.snapshot.audit
     if warning := open_to_all(snapshot.settings, snapshot.keys):
         log.warning("%s", warning)
     if audit is not None and audit.write(b""):
         log.info("repairs are written, with their values, to %s", audit.path)
-    if kept and snapshot.settings.store == "on":
-        log.info("responses are kept for a day in %s; store: off turns it off", kept)
+    if worker.keeps and snapshot.settings.store == "on":
+        log.info("responses are kept for a day in %s; store: off turns it off", worker.shared.path)
 
 
 def tidy_captures(worker: WorkerState) -> None:

@@ -58,7 +58,7 @@ def create_app() -> Flask:
     worker = start_worker()
     settings = worker.snapshot.settings
     set_up_logging(json_lines=settings.log_format == "json")
-    announce(worker.snapshot, worker.shared.path if worker.keeps else "")
+    announce(worker)
     tidy_captures(worker)
     return make_app(worker)
 

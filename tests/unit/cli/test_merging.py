@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import File, Format, Values
-from proxy.cli.merging import NotMergeableError, expected, json_loads, merged, read
+from proxy.cli.merging import NotMergeableError, expected, merged, read
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("merging.jsonl").read_text().splitlines()]
 FILES = [
@@ -83,5 +83,5 @@ def test_a_text_of_several_lines_is_no_key(text: str) -> None:
 )
 def test_whatever_json_says_is_read_and_kept(value: Any, indent: int | None) -> None:
     text = json.dumps({"a": value}, indent=indent)
-    assert json_loads(text) == {"a": value}
+    assert read(text, Format.JSON) == {"a": value}
     assert json.loads(merged(text, file(Format.JSON))) == {"a": value, **CONTENT}
