@@ -16,6 +16,7 @@ chat templates accept nothing else (F83).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
@@ -81,7 +82,7 @@ class Lost:
     def __init__(self, *, drops: bool = True, owner: str = "") -> None:
         self._drops = drops
         self._owner = owner
-        self._counts: dict[str, int] = {}
+        self._counts = Counter[str]()
         self._reasons: dict[str, str] = {}
 
     def add(self, where: str, why: str = NO_FIELD) -> None:
@@ -89,7 +90,7 @@ class Lost:
         kind = re.sub(r"\.\d+", "[]", where)
         if kind not in self._counts and len(self._counts) >= MAX_KINDS:
             kind, why = "(more)", NO_FIELD
-        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._counts[kind] += 1
         self._reasons.setdefault(kind, why)
 
     def server_only(self, where: str, what: str, kind: str = "") -> None:

@@ -33,13 +33,13 @@ from proxy.engine.events import (
     Text,
     Unchanged,
 )
-from proxy.engine.reading import choice_entries, other_fields, read_choice
+from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries, other_fields, read_choice
 from proxy.engine.whole_messages import delta_of, with_text
 from proxy.errors import UpstreamBroken, refusal
 from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_upstream, objects_in
 
 # The fields of a message with output of the model.
-_SAYS = ("content", "tool_calls", "function_call", "reasoning", "reasoning_content", "thinking", "refusal")
+_SAYS = (*ANSWER_FIELDS, *REASONING_FIELDS, "refusal")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,6 @@ class ChatWriter(Writer):
 
     verbatim = True
 
-    __slots__ = ("_expand", "_last", "_moved", "_opened", "_options", "_reasoning", "_roles", "_spoke")
-
     def __init__(self, options: ChatOptions, *, expand: bool = False) -> None:
         self._options = options
         self._expand = expand

@@ -31,7 +31,7 @@ from proxy.dialects.translation import (
     shown,
 )
 from proxy.healing.results import ORPHAN
-from proxy.json import Json, JsonObject, as_text, dump_inner, load_json
+from proxy.json import Json, JsonObject, as_text, dump_inner, is_object_text
 from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
@@ -530,9 +530,4 @@ def _object_text(text: str) -> str:
     """Return a call's arguments from the history as an object, as chat templates require (F79, F80)."""
     if not text.strip():
         return "{}"
-    try:
-        if isinstance(load_json(text), dict):
-            return text
-    except ValueError:
-        pass
-    return dump_inner({"arguments": text})
+    return text if is_object_text(text) else dump_inner({"arguments": text})
