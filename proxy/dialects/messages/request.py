@@ -243,7 +243,7 @@ class Translation:
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """Return the chat request for a Messages request. Raises BadRequest with the place of the error."""
-    return _Translator(body, options).translated()
+    return _MessagesTranslator(body, options).translated()
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
@@ -251,7 +251,7 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
-class _Translator(Translator):
+class _MessagesTranslator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
         super().__init__(options, Lost(drops=options.server_tools == "drop", owner="Anthropic"))
         self.request = self.lost.read(body, Request, ignored=_IGNORED)

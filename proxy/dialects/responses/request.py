@@ -286,7 +286,7 @@ class Translation:
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """Return the chat request for a Responses request. Raises BadRequest with the place of the error."""
-    return _Translator(body, options).translated()
+    return _ResponsesTranslator(body, options).translated()
 
 
 def item_kind(item: Json, where: str) -> str:
@@ -298,7 +298,7 @@ def item_kind(item: Json, where: str) -> str:
     return kind_of(item, where)
 
 
-class _Translator(Translator):
+class _ResponsesTranslator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
         # OpenAI's own tools are dropped by default, because Codex offers `web_search` in each request.
         super().__init__(options, Lost(drops=options.server_tools != "refuse", owner="OpenAI"))

@@ -80,21 +80,15 @@ def test_calls_that_wait_behind_another_are_limited() -> None:
             blocks.take(opened(index))
 
 
-def test_an_error_ends_the_open_block_first() -> None:
-    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(ASKED)
-        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
-        assert check_stream(data)["error"] == {"type": "api_error", "message": "it broke off"}
-        assert b"content_block_stop" in data
-
-
-def test_claude_code_keeps_its_block_open() -> None:
-    """It takes a block that ended for good, whatever follows, and asks again by itself while none has."""
-    for event in (Text(0, "a"), Reasoning(0, "a"), opened(0)):
-        writer = MessagesWriter(ReplyOptions("claude-x", leave_open=True))
-        data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
-        assert check_stream(data, left_open=True)["error"]["message"] == "it broke off"
-        assert b"content_block_stop" not in data
+@pytest.mark.parametrize("leave_open", [False, True])
+@pytest.mark.parametrize("event", [Text(0, "a"), Reasoning(0, "a"), opened(0)])
+def test_an_error_ends_the_open_block_except_for_claude_code(event: Event, leave_open: bool) -> None:
+    """Claude Code keeps every block that has ended, and retries while none has."""
+    writer = MessagesWriter(ReplyOptions("claude-x", leave_open=leave_open))
+    data = writer.write(event) + writer.error(UpstreamBroken("it broke off"))
+    made = check_stream(data, left_open=leave_open)
+    assert made["error"] == {"type": "api_error", "message": "it broke off"}
+    assert (b"content_block_stop" in data) is not leave_open
 
 
 FRAGMENTS = st.sampled_from(["{", "}", '"a": 1', '{"a": "', '"}', " ", "{}", ""])
