@@ -26,8 +26,8 @@ from msgspec import Meta, Struct
 
 from proxy.errors import BadRequest
 from proxy.healing.conversation import joined, text_part
+from proxy.healing.messages import REMINDED, REMINDER, TOKEN_COUNT, reminder
 from proxy.healing.reasoning import of_rules, switched
-from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
 from proxy.json import Json, JsonObject, dump_inner, dump_strict, load_json
 from proxy.repair.record import Repair
 
