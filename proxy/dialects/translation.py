@@ -221,7 +221,7 @@ class UserTurn:
     shown: list[Part] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
-    def add_result(self, call_id: str, parts: Iterable[Part]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[Part]) -> None:
         """Add a result: its texts as a tool message. Its pictures and files follow in the user's message (F94)."""
         texts = [part for part in parts if isinstance(part, str)]
         others = [part for part in parts if not isinstance(part, str)]
@@ -248,12 +248,12 @@ class UserTurn:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """The assistant's content of one turn: its paragraphs, reasoning and calls.
+    """The assistant's content of one turn: its paragraphs, each in pieces, its reasoning and its calls.
 
     `thought_field` is the server's reasoning field, if the signatures name it.
     """
 
-    texts: list[str] = field(default_factory=list)
+    texts: list[list[str]] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
@@ -267,14 +267,15 @@ class AssistantTurn:
     @property
     def text(self) -> str:
         """The paragraphs as one text."""
-        return "\n\n".join(self.texts)
+        return "\n\n".join(map("".join, self.texts))
 
     def messages(self, reasoning: str) -> list[JsonObject]:
         """Return the message, even if empty, so that turns alternate.
 
         Next to calls, empty content is null, as servers require.
         """
-        message: JsonObject = {"role": "assistant", "content": None if self.calls and not self.text else self.text}
+        text = self.text
+        message: JsonObject = {"role": "assistant", "content": None if self.calls and not text else text}
         if self.thoughts:
             message[self.thought_field or reasoning] = "\n\n".join(self.thoughts)
         if self.calls:

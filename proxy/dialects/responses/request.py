@@ -417,8 +417,8 @@ class _ResponsesTranslator(Translator):
         if item.role == "user":
             self.user.parts += self.parts(item.content, where)
         elif item.role == "assistant":
-            turn, text = self.assistant, "".join(self.texts(item.content, where))
-            turn.texts += [text] if text else []
+            turn, texts = self.assistant, self.texts(item.content, where)
+            turn.texts += [texts] if texts else []
         elif self.turns:
             self.remind("\n\n".join(self.texts(item.content, where)))
         else:
