@@ -28,7 +28,6 @@ class LaneTeller(Protocol):
 class Writer(ABC):
     """Encodes internal events as the bytes of one dialect's stream."""
 
-    __slots__ = ()
     # Whether upstream events may be sent unchanged.
     verbatim: ClassVar[bool] = False
 

@@ -352,14 +352,14 @@ class OpenCall:
     index: int
     deltas: list[str] = field(default_factory=list)
     escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-    # The number of deltas that `has_ended` has parsed.
+    # The number of deltas when `has_ended` last parsed them.
     parsed: int = 0
 
     def has_ended(self) -> bool:
-        """Return whether the arguments are an object.
+        """Return whether the arguments are known to be an object.
 
-        They are parsed again only after half as many further deltas, so that the total work is linear
-        (C7). An object that ends earlier counts as incomplete.
+        They are parsed when the number of deltas has grown by half since the last time, so that the total work is
+        linear (C7). Until then, complete arguments count as incomplete.
         """
         if 2 * len(self.deltas) < 3 * self.parsed:
             return False

@@ -16,6 +16,7 @@ chat templates accept nothing else (F83).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
@@ -25,8 +26,8 @@ from msgspec import Meta, Struct
 
 from proxy.errors import BadRequest
 from proxy.healing.conversation import joined, text_part
+from proxy.healing.messages import REMINDED, REMINDER, TOKEN_COUNT, reminder
 from proxy.healing.reasoning import of_rules, switched
-from proxy.healing.roles import REMINDED, REMINDER, TOKEN_COUNT, reminder
 from proxy.json import Json, JsonObject, dump_inner, dump_strict, load_json
 from proxy.repair.record import Repair
 
@@ -81,7 +82,7 @@ class Lost:
     def __init__(self, *, drops: bool = True, owner: str = "") -> None:
         self._drops = drops
         self._owner = owner
-        self._counts: dict[str, int] = {}
+        self._counts = Counter[str]()
         self._reasons: dict[str, str] = {}
 
     def add(self, where: str, why: str = NO_FIELD) -> None:
@@ -89,7 +90,7 @@ class Lost:
         kind = re.sub(r"\.\d+", "[]", where)
         if kind not in self._counts and len(self._counts) >= MAX_KINDS:
             kind, why = "(more)", NO_FIELD
-        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._counts[kind] += 1
         self._reasons.setdefault(kind, why)
 
     def server_only(self, where: str, what: str, kind: str = "") -> None:
@@ -220,7 +221,7 @@ class UserTurn:
     shown: list[Part] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
 
-    def add_result(self, call_id: str, parts: Iterable[Part]) -> None:
+    def add_result(self, call_id: str, parts: Sequence[Part]) -> None:
         """Add a result: its texts as a tool message. Its pictures and files follow in the user's message (F94)."""
         texts = [part for part in parts if isinstance(part, str)]
         others = [part for part in parts if not isinstance(part, str)]
@@ -247,12 +248,12 @@ class UserTurn:
 
 @dataclass(slots=True)
 class AssistantTurn:
-    """The assistant's content of one turn: its paragraphs, reasoning and calls.
+    """The assistant's content of one turn: its paragraphs, each in pieces, its reasoning and its calls.
 
     `thought_field` is the server's reasoning field, if the signatures name it.
     """
 
-    texts: list[str] = field(default_factory=list)
+    texts: list[list[str]] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
@@ -266,14 +267,15 @@ class AssistantTurn:
     @property
     def text(self) -> str:
         """The paragraphs as one text."""
-        return "\n\n".join(self.texts)
+        return "\n\n".join(map("".join, self.texts))
 
     def messages(self, reasoning: str) -> list[JsonObject]:
         """Return the message, even if empty, so that turns alternate.
 
         Next to calls, empty content is null, as servers require.
         """
-        message: JsonObject = {"role": "assistant", "content": None if self.calls and not self.text else self.text}
+        text = self.text
+        message: JsonObject = {"role": "assistant", "content": None if self.calls and not text else text}
         if self.thoughts:
             message[self.thought_field or reasoning] = "\n\n".join(self.thoughts)
         if self.calls:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.healing import calls, contents, results, roles, tools
+from proxy.healing import calls, messages, results, tools
 from proxy.healing.conversation import ANY, Change, on_messages, traits_of
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
 from proxy.json import JsonObject, as_list, dump
@@ -33,7 +33,7 @@ WANTS_REASONING = "reasoning_back"
 RULE_TOOLS = "rule_tools"
 RULE_SAMPLING = "rule_sampling"
 # A healing is the function in one of these modules that is named by its id.
-_CHANGES: dict[str, Change] = vars(calls) | vars(contents) | vars(results) | vars(roles) | vars(tools)
+_CHANGES: dict[str, Change] = vars(calls) | vars(messages) | vars(results) | vars(tools)
 
 
 class Level(Enum):
@@ -127,7 +127,7 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     repairs += healed.repairs
     told = healed.body
     if REPEATS in plan.ids:
-        told = on_messages(lambda messages: results.tell_repeats(messages, plan.tools.polls))(told)
+        told = on_messages(lambda given: results.tell_repeats(given, plan.tools.polls))(told)
     if told is not healed.body:
         repairs.append(_repair(REPEATS, "messages", "the model is told which call it repeats", (healed.body, told)))
     return Healed(told, tuple(repairs))

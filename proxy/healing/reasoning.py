@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from proxy.healing.conversation import replaced, text_part, without
 from proxy.healing.families import FAMILIES, PARTS, Efforts, Family, Opens, Switch
@@ -90,16 +91,9 @@ def thought_of(message: JsonObject) -> str:
 
 def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tuple[Repair, ...]]:
     """Return the request with its reasoning in the model's field; the same object if nothing changes."""
-    messages = body.get("messages")
-    if not isinstance(messages, list):
-        return body, ()
-    made: list[Json] = []
-    moved = False
-    for message in messages:
-        rewritten = _as_read(message, family or _UNKNOWN)
-        moved |= len(rewritten) > 1
-        made += rewritten
-    new = replaced(body, "messages", made)
+    rewritten = [_as_read(message, family or _UNKNOWN) for message in as_list(body.get("messages"))]
+    new = replaced(body, "messages", [*chain.from_iterable(rewritten)])
+    moved = any(len(each) > 1 for each in rewritten)
     return new, (Repair("thought_beside_text", "", "", _MOVED),) if moved else ()
 
 

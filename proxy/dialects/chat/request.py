@@ -118,19 +118,14 @@ def conversation_key(body: JsonObject) -> str:
 
     A Responses client's own key replaces the messages. Return "" if there is neither text nor key.
     """
-    model, named = as_text(body.get("model")), body.get("prompt_cache_key")
-    if "input" in body and isinstance(named, str) and named:
-        return _digest(model, named)
+    named = as_text(body.get("prompt_cache_key"))
     system, user = _beginning(body)
     lines = [line for line in system.split("\n") if not line.startswith(_CHANGING)]
-    system = "\n".join(lines)
-    if not system and not user:
+    texts = (named,) if named and "input" in body else ("\n".join(lines), user)
+    if not any(texts):
         return ""
-    return _digest(model, system, user)
-
-
-def _digest(*texts: str) -> str:
-    return blake2b("\0".join(texts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    text = "\0".join((as_text(body.get("model")), *texts))
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _beginning(body: JsonObject) -> tuple[str, str]:

@@ -63,8 +63,6 @@ class ChatWriter(Writer):
 
     verbatim = True
 
-    __slots__ = ("_last", "_moved", "_opened", "_options", "_reasoning", "_roles", "_spoke")
-
     def __init__(self, options: ChatOptions) -> None:
         self._options = options
         self._last: JsonObject = {}

@@ -243,7 +243,7 @@ class Translation:
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """Return the chat request for a Messages request. Raises BadRequest with the place of the error."""
-    return _Translator(body, options).translated()
+    return _MessagesTranslator(body, options).translated()
 
 
 def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
@@ -251,7 +251,7 @@ def translate_count(body: JsonObject, options: ModelOptions) -> Translation:
     return translate({**body, "max_tokens": 1, "compaction": None}, options)
 
 
-class _Translator(Translator):
+class _MessagesTranslator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
         super().__init__(options, Lost(drops=options.server_tools == "drop", owner="Anthropic"))
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
@@ -410,20 +410,21 @@ class _Translator(Translator):
 
         Consecutive texts are one paragraph.
         """
-        turn, paragraph = self.assistant, False
+        turn, paragraph = self.assistant, list[str]()
         for block, here in self.blocks(message.content, where, _IN_ANSWER):
             match block:
-                case Text(text=text) if paragraph:
-                    turn.texts[-1] += text
                 case Text(text=text):
-                    turn.texts += [text] if text else []
+                    if text and not paragraph:
+                        turn.texts.append(paragraph)
+                    paragraph += [text] if text else []
+                    continue
                 case ToolUse():
                     turn.add_call(server_id(block.id), block.name, inner_json(block.input or {}, f"{here}.input"))
                 case Thinking():
                     self.reasoning(turn, block, here)
                 case _:
                     self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
-            paragraph = isinstance(block, Text) and (paragraph or block.text != "")
+            paragraph = []
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
         signed = signed_field(block.signature)

@@ -31,7 +31,7 @@ from proxy.dialects.translation import (
     shown,
 )
 from proxy.healing.results import ORPHAN
-from proxy.json import Json, JsonObject, as_text, dump_inner, load_json
+from proxy.json import Json, JsonObject, as_text, dump_inner, is_object_text
 from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
@@ -286,7 +286,7 @@ class Translation:
 
 def translate(body: JsonObject, options: ModelOptions) -> Translation:
     """Return the chat request for a Responses request. Raises BadRequest with the place of the error."""
-    return _Translator(body, options).translated()
+    return _ResponsesTranslator(body, options).translated()
 
 
 def item_kind(item: Json, where: str) -> str:
@@ -298,7 +298,7 @@ def item_kind(item: Json, where: str) -> str:
     return kind_of(item, where)
 
 
-class _Translator(Translator):
+class _ResponsesTranslator(Translator):
     def __init__(self, body: JsonObject, options: ModelOptions) -> None:
         # OpenAI's own tools are dropped by default, because Codex offers `web_search` in each request.
         super().__init__(options, Lost(drops=options.server_tools != "refuse", owner="OpenAI"))
@@ -417,8 +417,8 @@ class _Translator(Translator):
         if item.role == "user":
             self.user.parts += self.parts(item.content, where)
         elif item.role == "assistant":
-            turn, text = self.assistant, "".join(self.texts(item.content, where))
-            turn.texts += [text] if text else []
+            turn, texts = self.assistant, self.texts(item.content, where)
+            turn.texts += [texts] if texts else []
         elif self.turns:
             self.remind("\n\n".join(self.texts(item.content, where)))
         else:
@@ -530,9 +530,4 @@ def _object_text(text: str) -> str:
     """Return a call's arguments from the history as an object, as chat templates require (F79, F80)."""
     if not text.strip():
         return "{}"
-    try:
-        if isinstance(load_json(text), dict):
-            return text
-    except ValueError:
-        pass
-    return dump_inner({"arguments": text})
+    return text if is_object_text(text) else dump_inner({"arguments": text})

@@ -97,19 +97,26 @@ class TextItem:
     id: str
     deltas: list[str] = field(default_factory=list)
 
-    def part(self, text: str) -> JsonObject:
-        """Return its only part with this text."""
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self.deltas)
+
+    @property
+    def part(self) -> JsonObject:
+        """Its only part, with the text so far."""
         if self.kind == "text":
-            return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-        return {"type": _WORDS[self.kind], "refusal" if self.kind == "refusal" else "text": text}
+            return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
+        return {"type": _WORDS[self.kind], "refusal" if self.kind == "refusal" else "text": self.text}
 
     def event(self, name: str, field: str, text: str) -> JsonObject:
         """Return an event with text in this field: `delta` or `done`."""
         more: JsonObject = {"logprobs": []} if self.kind == "text" else {}
         return _of_item(f"response.{_WORDS[self.kind]}.{name}", self, content_index=0, **{field: text}, **more)
 
-    def item(self, status: str, content: list[Json]) -> JsonObject:
-        """Return the item with this content."""
+    def item(self, status: str) -> JsonObject:
+        """Return the item with its text so far; without a part at its start."""
+        content: list[Json] = [] if status == "in_progress" else [self.part]
         if self.kind == "thinking":
             item: JsonObject = {"id": self.id, "type": "reasoning", "summary": [], "content": content}
             return {**item, "encrypted_content": None, "status": status}
@@ -158,12 +165,11 @@ class ResponsesWriter(TranslatedWriter):
     def __init__(self, options: ReplyOptions) -> None:
         super().__init__()
         self._options = options
-        self._has_begun = False
         self._text: TextItem | None = None
         self._newest: int | None = None
         self._items: list[JsonObject] = []
-        # Whether anything but heartbeats was made, and whether that was encoded.
-        self._spoke = self._has_spoken = False
+        # Whether anything but heartbeats was sent.
+        self._has_spoken = False
         self._progress = options.progress
         self._sequence = 0
 
@@ -209,22 +215,15 @@ class ResponsesWriter(TranslatedWriter):
 
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
-        is_first = not (self._has_begun or self._progress.begun)
-        self._has_begun |= is_first
-        data = self.encode([self._lifecycle("response.created" if is_first else "response.in_progress")])
-        if not self._has_spoken:
-            self._progress.begun = True
-            self._progress.sequence = self._sequence
+        if self._has_spoken:
+            return self.encode([self._lifecycle("response.in_progress")])
+        self._sequence = self._progress.sequence
+        data = self.encode([self._lifecycle("response.in_progress" if self._progress.begun else "response.created")])
+        self._progress.begun, self._progress.sequence = True, self._sequence
         return data
 
     def encode(self, events: Iterable[JsonObject]) -> bytes:
-        """Encode events with their names and consecutive numbers.
-
-        The numbers continue those of the heartbeats until the reply starts, because another attempt may have sent more.
-        """
-        if not self._has_spoken:
-            self._sequence = self._progress.sequence
-            self._has_spoken = self._spoke
+        """Encode events with their names and consecutive numbers."""
         written: list[bytes] = []
         for event in events:
             event["sequence_number"] = self._sequence  # each event belongs to this stream and is sent once
@@ -250,8 +249,8 @@ class ResponsesWriter(TranslatedWriter):
         index = self._new_item()
         prefix = "rs" if kind == "thinking" else "msg"
         opened = self._text = TextItem(kind, index, f"{prefix}_{self._options.id}_{index}")
-        added = self._added(index, opened.item("in_progress", []))
-        return [added, _of_item("response.content_part.added", opened, content_index=0, part=opened.part(""))]
+        added = self._added(index, opened.item("in_progress"))
+        return [added, _of_item("response.content_part.added", opened, content_index=0, part=opened.part)]
 
     def text_delta(self, text: str) -> JsonObject:
         """Return the event that continues the open item."""
@@ -270,10 +269,9 @@ class ResponsesWriter(TranslatedWriter):
             return []
         rest = self.deltas(self._characters.finish())
         self._text = self._open = None
-        part = item.part(text := "".join(item.deltas))
-        done = item.event("done", "refusal" if item.kind == "refusal" else "text", text)
-        part_done = _of_item("response.content_part.done", item, content_index=0, part=part)
-        return [*rest, done, part_done, self._done(item.index, item.item(status, [part]))]
+        done = item.event("done", "refusal" if item.kind == "refusal" else "text", item.text)
+        part_done = _of_item("response.content_part.done", item, content_index=0, part=item.part)
+        return [*rest, done, part_done, self._done(item.index, item.item(status))]
 
     # Calls.
 
@@ -319,12 +317,11 @@ class ResponsesWriter(TranslatedWriter):
         return events
 
     def _begin(self) -> list[JsonObject]:
-        """Return the start of the stream, once."""
-        if self._spoke:
+        """Return the start of the stream, once. Its numbers continue those of the heartbeats of all attempts."""
+        if self._has_spoken:
             return []
-        self._spoke = True
-        created = [] if self._has_begun or self._progress.begun else [self._lifecycle("response.created")]
-        self._has_begun = True
+        self._has_spoken, self._sequence = True, self._progress.sequence
+        created = [] if self._progress.begun else [self._lifecycle("response.created")]
         return [*created, self._lifecycle("response.in_progress")]
 
     def _lifecycle(self, kind: str) -> JsonObject:
@@ -333,11 +330,9 @@ class ResponsesWriter(TranslatedWriter):
     def _response(self, status: str, usage: JsonObject | None) -> JsonObject:
         """Return the response. After its end, it holds all items; open ones are incomplete."""
         if status != "in_progress":
-            if self._text is not None:
-                part = self._text.part("".join(self._text.deltas))
-                self._items[self._text.index] = self._text.item("incomplete", [part])
-            for call in self._calls.values():
-                self._items[call.index] = call.item("incomplete")
+            open_items: list[TextItem | CallItem] = [*filter(None, [self._text]), *self._calls.values()]
+            for item in open_items:
+                self._items[item.index] = item.item("incomplete")
         return {
             "id": f"resp_{self._options.id}",
             "object": "response",
