@@ -50,11 +50,11 @@ QUICK := -m 'not benchmarks and not heavy and not slow' $(addprefix --ignore tes
   spellings.py) tests/unit tests/contract tests/failures tests/test_house.py \
   $(patsubst %,tests/integration/test_%.py,app exchange healing messages_front responses_front retry)
 EACH := -m 'not benchmarks and not heavy and not slow and not once'
-# Tests that another Python can affect: JSON, literals, patterns, sockets, threads and processes. The corpora and the
-# recordings cover the engine, the dialects and the formats.
-RUNNING := app client cli end_to_end gunicorn_conf healing passthrough pump reload responses_store
-ELSEWHERE := $(addprefix tests/unit/,config upstream web cli server $(patsubst %,test_%.py,json_text secrets sse)) \
-  tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py tests/failures/test_recordings.py \
+# Tests that another Python can affect: JSON, literals, patterns, files, sockets, threads and processes. Rules, healings
+# and routes are tables of plain values. One corpus covers the engine and the formats.
+RUNNING := app client cli end_to_end gunicorn_conf passthrough pump reload responses_store
+ELSEWHERE := $(addprefix tests/unit/,upstream cli server $(patsubst %,test_%.py,json_text secrets sse)) \
+  tests/unit/test_gunicorn_conf.py tests/failures/test_text_formats.py \
   $(patsubst %,tests/integration/test_%.py,$(RUNNING))
 # In the order of the folders: short files come last, so that no core waits long for another. Two more processes than
 # cores, because the tests of the whole proxy wait a third of the time.

@@ -790,10 +790,14 @@ def test_k3_an_unfinished_request_blocks_no_one(benches: Benches, dialect: Diale
     """As many as there are threads; they lose them when their time is over."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", f"STALL_SECONDS={HELD:g}", "BODY_SECONDS=1", "HEAD_SECONDS=1")
     sent = fault.replace(b"PATH", dialect.path.encode())
+    body = dialect.ask(streamed=False, tools=False)
     with many(bench.proxy.port, [sent] * 16), Watch(bench.proxy):
-        time.sleep(3)
         bench.play([WHOLE])
-        bench.sent(dialect, dialect.ask(streamed=False, tools=False), streamed=False).succeeds()
+        deadline = time.monotonic() + PATIENCE
+        while (given := bench.sent(dialect, body, streamed=False)).status == dialect.status(503):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        given.succeeds()
         assert bench.proxy.idle()
     bench.settled()
 

@@ -1,44 +1,27 @@
-"""Comparison of replies with and without the lane, for dialects that translate."""
+"""Comparison of replies with and without the lane."""
 
 from __future__ import annotations
 
-import base64
-import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from proxy.dialects.chat.request import read_chat
-from proxy.engine.engine import Engine
-from proxy.exchange.plan import make_task
+from proxy.config.rules import StripFields
+from proxy.dialects.base import Writer
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
+from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.exchange.reply_stream import StreamReply
-from proxy.repair.policy import Policy
-from tests.same.cases import Case
-from tests.support.helpers import SEED
+from tests.support.translated import response_options
 
-# A tool whose calls are streamed live.
-FUNCTION = {
-    "type": "function",
-    "function": {
-        "name": "bash",
-        "parameters": {
-            "type": "object",
-            "properties": {"command": {"type": "string"}},
-            "required": ["command"],
-        },
-    },
-}
-Feed = Callable[[StreamReply, bytes], bytes]
+NAMES = ("chat", "messages", "responses")
 
 
-def new_engine(body: dict[str, Any]) -> Engine:
-    asked = read_chat(json.dumps(body).encode(), body)
-    return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False, ordered=True))
-
-
-def engine_of(case: Case) -> Engine:
-    """Return an engine for a case's request."""
-    return new_engine(case.body)
+def new_writer(name: str, **more: Any) -> Writer:
+    """Return the writer of a dialect; `more` are options of chat's."""
+    if name == "chat":
+        return ChatWriter(ChatOptions(**{"model": "m", "usage": True, "clean": StripFields(), "parsed": True, **more}))
+    return MessagesWriter(ReplyOptions("m")) if name == "messages" else ResponsesWriter(response_options())
 
 
 def usually(one: StreamReply, part: bytes) -> bytes:
@@ -61,36 +44,6 @@ class ByLane:
         if not given:
             self.held += len(part)
         return given
-
-
-def ignore(error: Exception) -> None:
-    """Fail the test: the engine must not raise."""
-    raise AssertionError("the engine raised") from error
-
-
-def ended(one: StreamReply, parts: Iterable[bytes], feed: Feed) -> bytes:
-    """Return the stream of a reply until its end or its error."""
-    given = b"".join(feed(one, part) for part in parts)
-    given += one.finish()
-    return given if one.failure is None else given + one.fail(one.failure)
-
-
-def check_corpora(
-    rng: random.Random,
-    chosen: Iterable[Case],
-    stream: Callable[[Engine, Iterable[bytes], Feed], bytes],
-    read: Callable[[bytes], object],
-) -> None:
-    """Check that each case yields the same result with and without the lane, and that some cases take the lane."""
-    lane = ByLane()
-    for case in chosen:
-        parts = list(batches(base64.b64decode(case.answer), rng))
-        passed = lane.passed
-        by = stream(engine_of(case), parts, lane)
-        if lane.passed == passed:
-            continue  # the case did not take the lane
-        assert read(by) == read(stream(engine_of(case), parts, usually)), case.name
-    assert lane.passed > 0
 
 
 def batches(data: bytes, rng: random.Random) -> Iterator[bytes]:

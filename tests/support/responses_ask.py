@@ -10,7 +10,6 @@ from tests.support.translations import MODEL, checked, content, lost, messages_o
 # Re-exports.
 __all__ = ["MODEL", "lost"]
 Item = dict[str, Any]
-PIXEL = "data:image/png;base64,iVBORw0KGgo="
 SCHEMA: Item = {"type": "object", "properties": {"x": {"type": "integer"}}}
 TOOL: Item = {"type": "function", "name": "run", "parameters": SCHEMA}
 FUNCTION: Item = {"type": "function", "function": {"name": "run", "parameters": SCHEMA}}

@@ -94,7 +94,6 @@ NOTATIONS: dict[str, Form] = {
 }
 EXPLICIT = {**PLAIN, **WIDER}
 FORMS = {**EXPLICIT, **NOTATIONS}
-WHOLE_ONLY = {**WIDER, **NOTATIONS}
 
 DRESSES: dict[str, Callable[[str], str]] = {
     "plain": lambda text: text,

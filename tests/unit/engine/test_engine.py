@@ -17,6 +17,7 @@ from proxy.engine.events import (
     Unchanged,
 )
 from proxy.engine.task import Task
+from proxy.notations.thoughts import Thoughts
 from tests.support.helpers import (
     SEED,
     all_cuts,
@@ -189,3 +190,42 @@ def test_random_replies_of_several_choices_are_the_same_at_every_cut() -> None:
             alone = only(run([says(text), ends()]))
             assert (seen[number].text, seen[number].calls) == (alone.text, alone.calls)
             assert seen[number].finish == alone.finish
+
+
+def test_without_tools_calls_of_the_server_pass_after_the_held_text() -> None:
+    """F86."""
+    reply = [says("I will. <thi"), calls(piece(0, "{}", "bash", "a")), ends("tool_calls")]
+    seen = only(run(reply, Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))))
+    assert (seen.text, seen.calls) == ("I will. <thi", [("bash", "{}")])
+
+
+def test_without_tools_the_end_of_reasoning_begun_in_the_prompt_is_no_text() -> None:
+    """F86."""
+    engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts(unknown=True)))
+    seen = only(run([says("So."), says("</think>It is done."), ends()], engine))
+    assert (seen.text, seen.reasoning) == ("So.It is done.", "")
+
+
+def test_calls_of_the_text_and_of_the_server_are_counted_together() -> None:
+    """C5: indexes count 0, 1, 2, and ids differ."""
+    other = calls(piece(0, '{"command": "pwd"}', "bash", "a"))
+    seen = only(run([says(STRONG), other, ends("tool_calls")]))
+    assert seen.calls == [("bash", LS), ("bash", '{"command": "pwd"}')]
+    assert len(set(seen.ids)) == 2
+
+
+def test_a_call_that_the_server_says_and_prints_too_is_one() -> None:
+    """F28: in either order; two that it says are two (F51)."""
+    for reply in ([says(STRONG), *CALL], [*CALL, says(STRONG)]):
+        seen = only(run([*reply, ends("tool_calls")]))
+        assert (seen.calls, seen.text) == ([("bash", LS)], "")
+    twice = [says(STRONG), *CALL, calls(piece(1, LS, "bash", "b")), ends("tool_calls")]
+    assert only(run(twice)).calls == [("bash", LS)] * 2
+
+
+def test_feeding_after_the_finish_raises() -> None:
+    """Style, point 2."""
+    engine = new_engine()
+    run([says("a"), ends()], engine)
+    with pytest.raises(ValueError, match="finish"):
+        engine.feed(says("b"))

@@ -9,17 +9,11 @@ from typing import Any
 
 import pytest
 
-from proxy.dialects.base import Writer
-from proxy.dialects.chat.writer import ChatWriter
-from proxy.dialects.messages.writer import MessagesWriter
-from proxy.dialects.messages.writer import ReplyOptions as MessagesOptions
-from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
-from tests.support.by_lane import ByLane, batches
+from tests.support.by_lane import NAMES, ByLane, batches, new_writer
 from tests.support.helpers import chunk, delta, ends, event_bytes, new_engine, says
-from tests.support.responses_view import options as responses_options
-from tests.unit.exchange.test_reply_stream import DONE, ROLE, Crashes, Raises, options
+from tests.unit.exchange.test_reply_stream import DONE, ROLE, Crashes, Raises
 
 OPENING = ("<tool_call>", "\n", '{"name": "bash", ', '"arguments": {"command": "')
 # Pieces of a string as tokens are: whole escapes, halves of them, and what ends the string.
@@ -40,15 +34,6 @@ OPENINGS = (
     *(("<tool_call>", '{"arguments": {"command": "'), ("<function=bash>", "<parameter=command>"), ('{"a": "',)),
     *(("<think>", "I ", *OPENING), ("<tool_call>", '{"name": "bash", "arguments": "{\\"command\\": \\"')),
 )
-NAMES = ("chat", "messages", "responses")
-
-
-def new_writer(name: str) -> Writer:
-    if name == "chat":
-        return ChatWriter(options(parsed=True))
-    if name == "messages":
-        return MessagesWriter(MessagesOptions("m"))
-    return ResponsesWriter(responses_options())
 
 
 def a_reply(engine: Engine, name: str = "chat", crashes: Crashes | None = None) -> StreamReply:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -16,12 +16,13 @@ from proxy.dialects.chat.request import read_chat
 from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
+from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why, make_task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from proxy.notations.thoughts import HARMONY, THINK, Thoughts
 from proxy.repair.policy import Policy
 from tests.same.cases import Case, cases
-from tests.support.by_lane import ByLane, batches, usually
+from tests.support.by_lane import NAMES, ByLane, batches, new_writer, usually
 from tests.support.helpers import (
     SEED,
     all_cuts,
@@ -48,32 +49,63 @@ def streams() -> tuple[Case, ...]:
     return tuple(case for case in cases() if case.stream)
 
 
-def engine_of(case: Case) -> Engine:
+def engine_of(case: Case, name: str) -> Engine:
     asked = read_chat(json.dumps(case.body).encode(), case.body)
-    return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False))
+    return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False, ordered=name != "chat"))
 
 
-def a_reply(engine: Engine, **more: Any) -> StreamReply:
-    return StreamReply(engine, ChatWriter(options(parsed=True, **more)), Crashes().append)
+def crashed(error: Exception) -> None:
+    raise AssertionError("the engine raised") from error
 
 
-def outcome(engine: Engine, one: StreamReply, given: bytes) -> tuple[Any, ...]:
-    """All that is left of a reply."""
+def a_reply(engine: Engine, name: str = "chat", **more: Any) -> StreamReply:
+    return StreamReply(engine, new_writer(name, **more), crashed)
+
+
+def usual_engine(name: str) -> Engine:
+    return new_engine(ordered=name != "chat")
+
+
+def outcome(engine: Engine, one: StreamReply, given: bytes, name: str) -> tuple[Any, ...]:
+    """All that is left of a reply: of chat the very bytes, else the events."""
     given += one.finish()
     failure = None if one.failure is None else one.failure.message
-    said = (one.started, one.done, one.swallowed, one.held)
-    return given, failure, said, engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls
+    given += b"" if one.failure is None else one.fail(one.failure)
+    left = given if name == "chat" else read(given)
+    said = (one.started, one.done, one.swallowed, one.held, engine.thoughts)
+    return left, failure, said, engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls
 
 
-def usual(engine: Engine, parts: Iterable[bytes]) -> tuple[Any, ...]:
-    one = a_reply(engine)
-    return outcome(engine, one, b"".join(map(one.receive, parts)))
+def read(data: bytes) -> list[Any]:
+    """The events, each as its name and its data."""
+    found = [event.partition(b"\ndata: ")[::2] for event in data.split(b"\n\n") if event]
+    return [(name, json.loads(said)) for name, said in found]
 
 
-def by_lane(engine: Engine, parts: Iterable[bytes]) -> tuple[int, tuple[Any, ...]]:
-    lane, one = ByLane(), a_reply(engine)
-    given = b"".join(lane(one, part) for part in parts)
-    return lane.passed, outcome(engine, one, given)
+def two(number: int) -> tuple[str, str]:
+    """Chat, and one of the dialects that are translated."""
+    return "chat", NAMES[1 + number % 2]
+
+
+def check(
+    parts: list[bytes], names: Iterable[str] = ("chat",), engine_for: Callable[[str], Engine] = usual_engine
+) -> int:
+    """Check that a reply is the same by the lane as without it. Return the number of bytes that took the lane."""
+    lane = ByLane()
+    for name in names:
+        seen = []
+        for feed in (lane, usually):
+            engine = engine_for(name)
+            one = a_reply(engine, name)
+            seen.append(outcome(engine, one, b"".join(feed(one, part) for part in parts), name))
+        assert seen[0] == seen[1]
+    return lane.passed
+
+
+def check_both(data: bytes, rng: random.Random, names: Iterable[str]) -> int:
+    """Check a reply event by event, and in other pieces."""
+    pieces = ([each + b"\n\n" for each in data.split(b"\n\n") if each], list(batches(data, rng)))
+    return sum(check(parts, names) for parts in pieces)
 
 
 @pytest.mark.slow
@@ -82,14 +114,13 @@ def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
     rng = random.Random(part)
     passed = 0
     for case in streams()[part::PARTS]:
-        data = base64.b64decode(case.answer)
-        parts = list(batches(data, rng))
-        by, seen = by_lane(engine_of(case), parts)
-        assert seen == usual(engine_of(case), parts), case.name
-        passed += by
+        parts = list(batches(base64.b64decode(case.answer), rng))
+        passed += check(parts, two(part), partial(engine_of, case))
     assert passed > 0
 
 
+# A server that counts with each event says the whole at the end.
+USAGE = chunk(usage={"prompt_tokens": 9, "completion_tokens": 99, "total_tokens": 108})
 WORDS = ("So", " it", " is,", " Tom", " A", " café", " 1 > 0", " [x", " {y", "]", " <b", " a`", "```", "\n", '"', " T")
 
 
@@ -101,20 +132,25 @@ def test_words_in_any_order_are_the_same_by_the_lane(part: int) -> None:
     assert passed > 4_000
 
 
+def counted(tokens: int, **said: Any) -> bytes:
+    """An event that counts its tokens, as vLLM writes it (`continuous_usage_stats`)."""
+    usage = {"prompt_tokens": 9, "total_tokens": 9 + tokens, "completion_tokens": tokens}
+    body = {"id": "c1", "choices": [delta(**said)], "usage": usage}
+    return b"data: %b\n\n" % json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+
+
 def words_in_an_order(seed: int) -> int:
-    """How many bytes have passed."""
+    """Check some words, bare, counted or as vLLM writes them, with reasoning between. Return the bytes by the lane."""
     rng = random.Random(seed)
-    passed = 0
     words = [rng.choice((*WORDS * 8, STRONG, "<tool_call>", "</tool_call>")) for _ in range(80)]
-    entries = [says(word).raw for word in words]
+    kinds = ["reasoning" if seed % 4 == 1 and at % 20 < 5 else "content" for at in range(80)]
+    said: list[dict[str, Any]] = [{kind: word} for kind, word in zip(kinds, words, strict=True)]
+    entries = [chunk(delta(**each)).raw for each in said]
     if seed % 3 == 0:
-        entries = [event_bytes({"choices": [delta(content=word)]}) for word in words]
-    data = b"".join([ROLE.raw, *entries, ends().raw, DONE])
-    for parts in ([each + b"\n\n" for each in data.split(b"\n\n") if each], list(batches(data, rng))):
-        by, seen = by_lane(new_engine(), parts)
-        assert seen == usual(new_engine(), parts)
-        passed += by
-    return passed
+        entries = [event_bytes({"choices": [delta(**each)]}) for each in said]
+    elif seed % 3 == 1:
+        entries = [counted(at, **each) for at, each in enumerate(said)]
+    return check_both(b"".join([ROLE.raw, *entries, ends().raw, USAGE.raw, DONE]), rng, two(seed))
 
 
 def test_what_passes_is_what_says_nothing_but_text() -> None:
@@ -168,6 +204,33 @@ def test_the_lane_is_closed_while_something_waits(before: list[Any]) -> None:
     assert not one.pass_by(says(" it").raw)
 
 
+IT = counted(3, content=" it")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        IT.replace(b'"completion_tokens":3', b'"completion_tokens":null'),
+        IT.replace(b'"completion_tokens"', b'"prompt_tokens"'),
+        IT.replace(b"}}\n\n", b'},"x":1}\n\n'),
+        *(IT[:-1], IT[1:], IT + b": ping\n\n", counted(3, content=""), says(" it").raw),
+        *(IT.replace(b" it", odd) for odd in (b" \xff", b" \\u0041", b" \x01", b' i"t')),
+    ],
+)
+def test_what_counts_in_another_shape_does_not_pass(odd: bytes) -> None:
+    one = a_reply(usual_engine("messages"), "messages")
+    for at, text in enumerate(("So", " it", " is")):
+        one.receive(counted(at, content=text))
+    assert one.open_lane() and not one.pass_by(odd)
+    assert one.pass_by(IT + counted(4, content=" is"))
+
+
+def test_events_with_other_line_ends_have_no_lane() -> None:
+    data = wire([ROLE, *map(says, ("So", " it", " is"))], done=False).replace(b"\n\n", b"\r\n\r\n")
+    one = a_reply(new_engine())
+    assert one.receive(data) == data and not one.open_lane()
+
+
 def test_half_an_event_closes_the_lane() -> None:
     one = a_reply(new_engine())
     one.receive(wire([ROLE, says("So"), says(" it")], done=False))
@@ -193,8 +256,7 @@ def test_reasoning_passes_and_the_call_at_its_end_is_found() -> None:
     said = json.dumps(thought)[1:-1].replace('\\"', "'")
     events = [ROLE, *(chunk(delta(reasoning=said[at : at + 5])) for at in range(0, len(said), 5)), ends()]
     parts = [each.raw for each in events]
-    by, seen = by_lane(new_engine(), [*parts, DONE])
-    assert by and seen == usual(new_engine(), [*parts, DONE])
+    assert check([*parts, DONE], NAMES)
 
 
 def test_without_tools_any_text_passes() -> None:
@@ -227,11 +289,8 @@ def test_thoughts_told_from_the_text_are_the_same_by_the_lane(given: Thoughts, t
         words = [rng.choice((*WORDS * 4, *MARKS)) for _ in range(80)]
         data = b"".join([ROLE.raw, *(says(word).raw for word in words), ends().raw, DONE])
         for parts in ([each + b"\n\n" for each in data.split(b"\n\n") if each], list(batches(data, rng))):
-            engines = [an_engine_that_tells(given, ordered=ordered, tools=tools) for _ in range(2)]
-            by, seen = by_lane(engines[0], parts)
-            assert seen == usual(engines[1], parts)
-            assert engines[0].thoughts == engines[1].thoughts
-            passed += by
+            names = NAMES[1 + seed % 2 :][:1] if ordered else ("chat",)
+            passed += check(parts, names, lambda _: an_engine_that_tells(given, ordered=ordered, tools=tools))
     assert passed > 4_000
 
 
@@ -298,18 +357,23 @@ def test_a_defect_that_shows_afterwards_ends_the_repair_and_not_the_reply(monkey
 def test_each_cut_of_a_text_is_the_same_by_the_lane() -> None:
     data = wire([ROLE, *(says(word) for word in ("So", " it", " is,", " Tom", " <b> ", "and", " on")), ends()])
     for parts in all_cuts(data, 20):
-        _, seen = by_lane(new_engine(), parts)
-        assert seen == usual(new_engine(), parts)
+        check(parts, NAMES)
 
 
-FRAGMENTS = ("So", " it", " is,", "\\n", '\\"', " {x}", " <tool_call>", "\\u00e4", "ä", "[1]", ": ", "\\\\", "//")
+FRAGMENTS = (
+    *("So", " it", " is,", "\\n", '\\"', " {x}", " <tool_call>", "\\u00e4", "ä", "😀", "[1]", ": ", "\\\\", "//"),
+    *("\\ud83d", "\\ude00", "\\ud83d\\ude00", "\\ud83dx", "\\u0", "041"),
+)
 ENDS = ('"}', '", "timeout": 10}', '", "timeout": "10"}', "", '"', "}", '"} and so on', '"}{"command": "pwd"}')
 
 
-def a_call(rng: random.Random, index: int, name: str = "bash") -> list[bytes]:
+def a_call(rng: random.Random, index: int, *, counted_on: bool) -> list[bytes]:
     """A structured call in any cut of its string, that ends as calls end, or do not."""
-    first = calls(piece(index, '{"command": "', name, f"call_{index}")).raw
-    inside = [calls(piece(index, rng.choice(FRAGMENTS))).raw for _ in range(rng.randrange(30))]
+    first = calls(piece(index, '{"command": "', "bash", f"call_{index}")).raw
+    fragments = [rng.choice(FRAGMENTS) for _ in range(rng.randrange(30))]
+    inside = [calls(piece(index, text)).raw for text in fragments]
+    if counted_on:
+        inside = [counted(at, tool_calls=[piece(index, text)]) for at, text in enumerate(fragments)]
     return [first, *inside, calls(piece(index, rng.choice(ENDS))).raw]
 
 
@@ -318,16 +382,26 @@ def a_call(rng: random.Random, index: int, name: str = "bash") -> list[bytes]:
 def test_calls_are_the_same_by_the_lane(part: int) -> None:
     passed = 0
     for seed in range(15 * part, 15 * (part + 1)):
-        rng = random.Random(seed)
-        events = [ROLE.raw, *a_call(rng, 0), *a_call(rng, rng.randrange(2))]
+        rng, counted_on = random.Random(seed), seed % 4 == 1
+        events = [ROLE.raw, *a_call(rng, 0, counted_on=counted_on)]
+        events += a_call(rng, rng.randrange(2), counted_on=counted_on)
         if seed % 3 == 0:
             events.insert(rng.randrange(len(events)), says(" it").raw)
-        data = b"".join([*events, ends(rng.choice(("tool_calls", "length"))).raw, DONE])
-        for parts in ([each + b"\n\n" for each in data.split(b"\n\n") if each], list(batches(data, rng))):
-            by, seen = by_lane(new_engine(), parts)
-            assert seen == usual(new_engine(), parts)
-            passed += by
+        data = b"".join([*events, ends(rng.choice(("tool_calls", "length"))).raw, USAGE.raw, DONE])
+        passed += check_both(data, rng, two(seed))
     assert passed > 20_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_heartbeats_and_failures_are_between_its_events(name: str) -> None:
+    lane = ByLane()
+    seen = []
+    for feed in (lane, usually):
+        one = a_reply(Engine(Task(tools=None, seed=SEED, ordered=name != "chat")), name)
+        given = b"".join(feed(one, part) for part in (ROLE.raw, says("a").raw, says("b").raw, says(" it").raw))
+        given += one.heartbeat() + feed(one, says(" is").raw)
+        seen.append(given + one.fail(UpstreamBroken("gone")))
+    assert seen[0] == seen[1] and lane.passed >= len(says(" it").raw + says(" is").raw)
 
 
 def a_live_string(**limits: Any) -> StreamReply:

@@ -76,28 +76,10 @@ def test_names_of_one_root_are_one_model_and_an_adapter_is_none() -> None:
     assert served_name("claude-x", cards("m", "m"), rules()) == "m"
 
 
-@pytest.mark.parametrize("name", ["gpt-5", "Claude-x", "claude", "my-claude-x", "anthropic/claude-x", "", "sql"])
-def test_another_name_stays(name: str) -> None:
-    assert served_name(name, read(VLLM), rules()) == name
-    assert served_name(name, cards("a", "b"), rules()) == name
-
-
 def test_a_name_that_the_server_has_itself_stays() -> None:
     assert served_name("claude-x", cards("a", "claude-x", "b"), rules()) == "claude-x"
     listed = (ModelCard("q"), ModelCard("r"), ModelCard("claude-lora", parent="q"))
     assert served_name("claude-lora", listed, rules()) == "claude-lora"
-
-
-@pytest.mark.parametrize("known", [(), cards("sql", parent="gone")])
-def test_without_a_model_to_name_the_name_stays(known: tuple[ModelCard, ...]) -> None:
-    assert served_name("claude-x", known, rules()) == "claude-x"
-
-
-def test_an_alias_comes_before_all_else_and_is_one_step() -> None:
-    own = rules("aliases: {claude-haiku-*: small, claude-*: claude-big, gpt-5: a, b: a}")
-    for known in ((), cards("a"), cards("a", "b"), cards("claude-opus-5", "a", "b")):
-        names = ("claude-haiku-4-5", "claude-opus-5", "gpt-5", "b")
-        assert [served_name(name, known, own) for name in names] == ["small", "claude-big", "a", "a"]
 
 
 def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
@@ -115,11 +97,6 @@ def test_names_of_the_rules_that_are_listed(aliases: dict[str, str], listed: dic
     found = listed_aliases(served, rules(json.dumps({"aliases": aliases})))
     assert {card.id: card.alias_of for card in found} == listed
     assert {card.max_len for card in found} <= {4096} and all(card.root == card.alias_of for card in found)
-
-
-@pytest.mark.parametrize("body", [json.dumps(VLLM, indent=1).encode(), b"no list", b'{"data": 7}', b"[]", b""])
-def test_a_list_without_such_names_is_the_very_same(body: bytes) -> None:
-    assert completed_list(body, (), rules("aliases: {fast: other, claude-x: other}")) == body
 
 
 @pytest.mark.parametrize("body", [b"no list", b'{"data": 7}', b"[]", b""])

@@ -231,3 +231,9 @@ def test_each_choice_has_its_role() -> None:
         entries = [entry for body in bodies(data) if body != "[DONE]" for entry in body["choices"]]
         said = [entry["delta"] for entry in entries if entry["index"] == number]
         assert [each.get("role") for each in said] == ["assistant"] + [None] * (len(said) - 1)
+
+
+def test_an_event_that_is_no_json_passes_a_writer_that_cleans() -> None:
+    """U15: not ours to understand, and no reason to fail."""
+    raw = b"data: not JSON\n\n"
+    assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw

@@ -6,7 +6,7 @@ from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.events import CallArguments, CallOpened, Event, Finished, Text
 from tests.support.messages_checker import events
 from tests.support.responses_checker import check_stream
-from tests.support.responses_view import options
+from tests.support.translated import response_options as options
 
 END = Finished(0, "stop", None)
 
