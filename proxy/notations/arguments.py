@@ -105,7 +105,7 @@ class ArgumentReader(TagReader):
         source = self.source
         if not alone:
             named = source.match(_JSON_HEAD_NAME, pos)
-            if named and named["K"] not in _CALL_WORDS and json_end(source.text, source.text.index("{", pos)) < 0:
+            if named and named["K"] not in _CALL_WORDS:
                 self.tool(named["N"] or named["K"])
             return
         head = source.match(_JSON_HEAD, pos)
@@ -252,8 +252,8 @@ class ArgumentReader(TagReader):
         if sign == "{" and gemma:
             literals, self.delimited = BareLiterals(source, schema_of(tool), CLOSING), True
             read = self.json_arguments(at, tool, literals)
-            read = read._replace(odd=read.odd & {Oddity.CLOSERS})  # keys without quotation marks are the rule here
-            return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
+            # Keys without quotation marks are the rule here.
+            return read._replace(value=_typed(read.value, tool, literals.bares), odd=read.odd & {Oddity.CLOSERS})
         if sign == "{" or (sign == '"' and tool and not alone):
             return self.json_arguments(at, tool)
         if sign == "`" and (fence := source.match(FENCE, at)):

@@ -122,11 +122,13 @@ class Literals(StringReader):
         if sign == "[":
             return self.items(pos + 1, "]", schema)
         if sign == "(":
-            return self._in_round_brackets(pos + 1, schema)
+            # As in Python, only a comma makes a list.
+            items, end = self.items(pos + 1, ")", schema if schema.types == {"array"} else Schema(items=schema))
+            return (items[0] if len(items) == 1 and not self._after_comma else items), end
         if sign in MARKS:
             declared = schema.all_keys()
-            if declared and "string" not in schema.types and self._is_key(pos, declared):
-                self._strayed |= any(self._is_key(pos, each.keys) for each in self._open)
+            if declared and "string" not in schema.types and (key := self._key_at(pos)) in declared:
+                self._strayed |= any(key in each.keys for each in self._open)
                 self.odd.add(Oddity.CLOSERS)  # the opening bracket is missing
                 return self.members(pos, "}", schema)
             return self.string(pos)
@@ -296,11 +298,6 @@ class Literals(StringReader):
                 self.lost_comma |= self.source.text[pos] in MARKS
             value, pos = self.value(pos, each)
             items.append(value)
-
-    def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
-        """Return the value in parentheses. As in Python, only a comma makes a list."""
-        items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
-        return (items[0] if len(items) == 1 and not self._after_comma else items), end
 
 
 class BareLiterals(Literals):
