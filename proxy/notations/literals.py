@@ -76,10 +76,10 @@ class Literals(StringReader):
                     raise NeedMore from error
             except (ValueError, RecursionError) as error:
                 raise NoCall("nested too deeply, or a number that no client can read") from error
-        self.plain = False
         self._printed = _PRINTED.match(text, pos) is not None
         value, end = self.value(pos, self.schema)
         self.check()
+        self.odd = self.odd or {Oddity.OTHER}
         return value, end
 
     def check(self) -> None:
@@ -89,11 +89,6 @@ class Literals(StringReader):
             self.completed and (self._strayed or self.lost_comma or self._for_text or Oddity.COMMENTS in self.odd)
         ):
             raise OpenString("a string or a bracket may end elsewhere")
-
-    @property
-    def oddities(self) -> frozenset[Oddity]:
-        """Deviations from standard JSON in what was read; empty for strict JSON."""
-        return frozenset(self.odd) if self.plain or self.odd else frozenset((Oddity.OTHER,))
 
     def _next(self, pos: int) -> int:
         """Return the position after whitespace and comments. Raise NoCall if a comment may be part of a string."""
@@ -344,7 +339,7 @@ def literal(text: str, *, tolerant: bool = False) -> Json:
         value, end = literals.whole(0)
     except (NoCall, RecursionError):
         return text
-    exact = tolerant or not (literals.odd or literals.lost_comma)
+    exact = tolerant or (literals.odd <= {Oddity.OTHER} and not literals.lost_comma)
     return value if exact and end == len(written) and not is_deep(value) else text
 
 

@@ -87,8 +87,8 @@ class StringReader:
     `schema` is the schema of the whole value, or a function that returns it when it is needed. `closers` matches text
     that may follow the whole value. `strict`: try strict JSON first. `alone`: only `closers` may follow the value.
 
-    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `bares`, those without
-    quotation marks; `lost_comma`, a comma after a string is missing or surplus; `plain`, the value is strict JSON.
+    Results: `odd`, deviations from standard JSON, none for strict JSON; `told`, the strings with an inferred end;
+    `bares`, those without quotation marks; `lost_comma`, a comma after a string is missing or surplus.
     """
 
     # Python's comments, prefixes and escapes.
@@ -115,8 +115,7 @@ class StringReader:
         # `_after_comma`: a comma precedes the last part or closing bracket that was met. `_printed`: Python printed
         # the value, with Python's escapes.
         self._after_comma = self._printed = False
-        self.plain = self.strict = True
-        self.alone = False
+        self.strict, self.alone = True, False
 
     @cached_property
     def schema(self) -> Schema:
