@@ -184,8 +184,9 @@ class Literals(StringReader):
                 values = inner if isinstance(inner, dict) else values
                 self._open[-1].has_text = any(isinstance(each, str) for each in values.values())
                 continue
-            if sign == "{" and key and _member(schema, key).types == {"array"}:  # a list without its brackets
-                value, pos = self.value(pos, _items_of(_member(schema, key)))
+            # A list without its brackets.
+            if sign == "{" and key and (listed := _member(schema, key)).types == {"array"}:
+                value, pos = self.value(pos, _items_of(listed))
                 items = values[key]
                 if not isinstance(items, list):
                     items = values[key] = [items]
