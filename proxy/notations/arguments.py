@@ -105,7 +105,7 @@ class ArgumentReader(TagReader):
         source = self.source
         if not alone:
             named = source.match(_JSON_HEAD_NAME, pos)
-            if named and named["K"] not in _CALL_WORDS:
+            if named and named["K"] not in _CALL_WORDS and json_end(source.text, source.text.index("{", pos)) < 0:
                 self.tool(named["N"] or named["K"])
             return
         head = source.match(_JSON_HEAD, pos)
