@@ -96,7 +96,7 @@ class ArgumentReader(TagReader):
             tool = self.tool(shape.name)
             arguments = self.object(shape.arguments, tool)
             call = Call(tool, shape.name, arguments, *span, loose=shape.loose, id=shape.id, json=shape.says_name)
-            call.told, call.odd, call.in_list = literals.is_told, literals.oddities, isinstance(value, list)
+            call.told, call.odd, call.in_list = literals.is_told, frozenset(literals.odd), isinstance(value, list)
             calls.append(call)
         return calls, end
 
@@ -143,7 +143,7 @@ class ArgumentReader(TagReader):
             value, end = literals.whole(at)
             self._read_value = True
             # A string whose end was inferred may contain a call.
-            shown = (self.tool(found["N"]) for text in literals.told for found in _JSON_NAMED.finditer(text))
+            shown = (self.tools.resolve(found["N"]) for text in literals.told for found in _JSON_NAMED.finditer(text))
             if literals.marks_told and (n.STRONG.search(self.source.text, at, end) or any(shown)):
                 raise OpenString("a string may end elsewhere")
         except OpenString:
@@ -155,7 +155,7 @@ class ArgumentReader(TagReader):
         """Return the arguments object of a call, and its end."""
         literals = literals or Literals(self.source, schema_of(tool), CLOSING)
         value, end = self.whole(literals, at)
-        return JsonArguments(self.object(value, tool), end, literals.is_told, literals.oddities)
+        return JsonArguments(self.object(value, tool), end, literals.is_told, frozenset(literals.odd))
 
     def object(self, arguments: Json, tool: Tool | None) -> JsonObject:
         """Return arguments as an object. Decode a JSON string, and unwrap a list with one item."""
@@ -252,8 +252,8 @@ class ArgumentReader(TagReader):
         if sign == "{" and gemma:
             literals, self.delimited = BareLiterals(source, schema_of(tool), CLOSING), True
             read = self.json_arguments(at, tool, literals)
-            read = read._replace(odd=read.odd & {Oddity.CLOSERS})  # keys without quotation marks are the rule here
-            return read if literals.plain else read._replace(value=_typed(read.value, tool, literals.bares))
+            # Keys without quotation marks are the rule here.
+            return read._replace(value=_typed(read.value, tool, literals.bares), odd=read.odd & {Oddity.CLOSERS})
         if sign == "{" or (sign == '"' and tool and not alone):
             return self.json_arguments(at, tool)
         if sign == "`" and (fence := source.match(FENCE, at)):

@@ -76,10 +76,10 @@ class Literals(StringReader):
                     raise NeedMore from error
             except (ValueError, RecursionError) as error:
                 raise NoCall("nested too deeply, or a number that no client can read") from error
-        self.plain = False
         self._printed = _PRINTED.match(text, pos) is not None
         value, end = self.value(pos, self.schema)
         self.check()
+        self.odd = self.odd or {Oddity.OTHER}
         return value, end
 
     def check(self) -> None:
@@ -89,11 +89,6 @@ class Literals(StringReader):
             self.completed and (self._strayed or self.lost_comma or self._for_text or Oddity.COMMENTS in self.odd)
         ):
             raise OpenString("a string or a bracket may end elsewhere")
-
-    @property
-    def oddities(self) -> frozenset[Oddity]:
-        """Deviations from standard JSON in what was read; empty for strict JSON."""
-        return frozenset(self.odd) if self.plain or self.odd else frozenset((Oddity.OTHER,))
 
     def _next(self, pos: int) -> int:
         """Return the position after whitespace and comments. Raise NoCall if a comment may be part of a string."""
@@ -122,11 +117,13 @@ class Literals(StringReader):
         if sign == "[":
             return self.items(pos + 1, "]", schema)
         if sign == "(":
-            return self._in_round_brackets(pos + 1, schema)
+            # As in Python, only a comma makes a list.
+            items, end = self.items(pos + 1, ")", schema if schema.types == {"array"} else Schema(items=schema))
+            return (items[0] if len(items) == 1 and not self._after_comma else items), end
         if sign in MARKS:
             declared = schema.all_keys()
-            if declared and "string" not in schema.types and self._is_key(pos, declared):
-                self._strayed |= any(self._is_key(pos, each.keys) for each in self._open)
+            if declared and "string" not in schema.types and (key := self._key_at(pos)) in declared:
+                self._strayed |= any(key in each.keys for each in self._open)
                 self.odd.add(Oddity.CLOSERS)  # the opening bracket is missing
                 return self.members(pos, "}", schema)
             return self.string(pos)
@@ -187,8 +184,9 @@ class Literals(StringReader):
                 values = inner if isinstance(inner, dict) else values
                 self._open[-1].has_text = any(isinstance(each, str) for each in values.values())
                 continue
-            if sign == "{" and key and _member(schema, key).types == {"array"}:  # a list without its brackets
-                value, pos = self.value(pos, _items_of(_member(schema, key)))
+            # A list without its brackets.
+            if sign == "{" and key and (listed := _member(schema, key)).types == {"array"}:
+                value, pos = self.value(pos, _items_of(listed))
                 items = values[key]
                 if not isinstance(items, list):
                     items = values[key] = [items]
@@ -297,11 +295,6 @@ class Literals(StringReader):
             value, pos = self.value(pos, each)
             items.append(value)
 
-    def _in_round_brackets(self, pos: int, schema: Schema) -> tuple[Json, int]:
-        """Return the value in parentheses. As in Python, only a comma makes a list."""
-        items, end = self.items(pos, ")", schema if schema.types == {"array"} else Schema(items=schema))
-        return (items[0] if len(items) == 1 and not self._after_comma else items), end
-
 
 class BareLiterals(Literals):
     """Reader of Gemma's literals."""
@@ -347,7 +340,7 @@ def literal(text: str, *, tolerant: bool = False) -> Json:
         value, end = literals.whole(0)
     except (NoCall, RecursionError):
         return text
-    exact = tolerant or not (literals.odd or literals.lost_comma)
+    exact = tolerant or (literals.odd <= {Oddity.OTHER} and not literals.lost_comma)
     return value if exact and end == len(written) and not is_deep(value) else text
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
@@ -102,9 +102,9 @@ class RawEnd:
 class Layout:
     """Spelling and layout of the call being read.
 
-    `words` are the spellings of the open call and wrapper, `last_ends` the last known position of each such end tag, or
-    -1. `lined`: the call's tags begin lines. `indented`: its first key is indented. `shown` are positions inside a
-    value, where no wrapper can end.
+    `words` are the spellings of the open call and wrapper, `last_ends` the position of the last end tag in each
+    spelling, or -1. `lined`: the call's tags begin lines. `indented`: its first key is indented. `shown` are positions
+    inside a value, where no wrapper can end.
     """
 
     words: dict[Level, str] = field(default_factory=dict)
@@ -161,13 +161,12 @@ class RawValue:
 
     # -- kinds of marks ---------------------------------------------------------------------------------------------
 
-    def others(self) -> set[str] | None:
-        """Return the declared keys that may still follow; None if any key may."""
-        return set(self.tool.properties) - set(self.given) - {self.own.key} if self.tool else None
-
-    def meant(self, key: str) -> str:
-        """Return the declared key that the model meant."""
-        return self.tool.meant(key, self.given) if self.tool else key
+    def other_key(self, mark: Mark) -> str:
+        """Return the declared key that an opener means, if it has no value yet; otherwise an empty one."""
+        if self.tool is None or not mark.key:
+            return ""
+        key = self.tool.meant(mark.key, self.given)
+        return key if key in self.tool.properties.keys() - {*self.given, self.own.key} else ""
 
     def is_spelled(self, mark: Mark) -> bool:
         """Return whether the end tag of a call or wrapper is spelled like the open tag.
@@ -182,9 +181,11 @@ class RawValue:
         if spelled:
             return True
         for word in filter(None, words.values()):
-            if 0 <= last_ends.get(word, 0) < self.own.end:
-                last_ends[word] = self.source.find(f"</{word}>", self.own.end)
-            if last_ends[word] < 0:
+            if word not in last_ends:
+                last_ends[word] = self.source.text.rfind(f"</{word}>")
+            if last_ends[word] < self.own.end:
+                if not self.source.final:
+                    raise NeedMore
                 return True
         return False
 
@@ -214,9 +215,28 @@ class RawValue:
             return self.begins_line(pos)
         return not text[pos - 1].isspace() or text[start - 1].isspace()
 
+    def place_opened(self, mark: Mark, stack: Sequence[Mark]) -> int:
+        """Return the place in a stack of the open tag that an end tag closes, or -1."""
+        for at in range(len(stack) - 1, -1, -1):
+            self.source.step()
+            if mark.closes(stack[at]):
+                return at
+        return -1
+
+    def close(self, mark: Mark, stack: list[Mark]) -> Mark | None:
+        """Remove and return the open tag that an end tag closes, or return None.
+
+        Tags opened inside it are removed, too.
+        """
+        if (at := self.place_opened(mark, stack)) < 0:
+            return None
+        opened = stack[at]
+        del stack[at:]
+        return opened
+
     # -- what follows -----------------------------------------------------------------------------------------------
 
-    def follows(self, closer: Mark, stack: Collection[Mark] = ()) -> tuple[Follows, int]:
+    def follows(self, closer: Mark, stack: Sequence[Mark] = ()) -> tuple[Follows, int]:
         """Return what follows an end tag of a value or call and its repetitions, and the position after those.
 
         `stack` are the tags that are open inside the value.
@@ -233,7 +253,7 @@ class RawValue:
             if not mark.closing:
                 return self._follows_opener(mark, level, stack), behind
             if mark.level is not Level.VALUE:
-                shown = level is Level.VALUE and any(mark.closes(each) for each in stack)
+                shown = level is Level.VALUE and self.place_opened(mark, stack) >= 0
                 if shown or not self.is_spelled(mark):
                     return Follows.TEXT, behind
             if mark.level is Level.WRAPPER:
@@ -249,7 +269,7 @@ class RawValue:
             return Follows.TEXT, behind
         return Follows.END if level is Level.CALL else Follows.NOTHING, behind
 
-    def _follows_opener(self, mark: Mark, level: Level, stack: Collection[Mark]) -> Follows:
+    def _follows_opener(self, mark: Mark, level: Level, stack: Sequence[Mark]) -> Follows:
         """Return what an opener after the end tag of a value or call begins."""
         if mark.level is not Level.VALUE:
             if mark.start in self.layout.shown or (level is Level.VALUE and (stack or mark.level is Level.WRAPPER)):
@@ -259,8 +279,8 @@ class RawValue:
             return Follows.END
         if level is Level.CALL:
             return Follows.TEXT
-        key, others, placed = self.meant(mark.key), self.others(), self.is_placed(mark.start)
-        if others is None or key in others:
+        key, placed = self.other_key(mark), self.is_placed(mark.start)
+        if self.tool is None or key:
             in_line = self.begins_line(self.own.start) and not placed and self.own.word
             if in_line and not stack and self.tool and key not in self.tool.required:
                 raise NoCall("a key's opener in a line may be shown")
@@ -288,10 +308,8 @@ class RawValue:
 
     def goes_on(self, pos: int) -> bool:
         """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
-        mark, others = self.marks(pos), self.others()
-        if mark is None or mark.closing or mark.level is not Level.VALUE or others is None:
-            return False
-        return self.begins_line(mark.start) and self.meant(mark.key) in others
+        mark = self.marks(pos)
+        return bool(mark and not mark.closing and self.begins_line(mark.start) and self.other_key(mark))
 
     def last_chain(self, pos: int) -> int:
         """Return the start of the last chain of end tags after a position, or -1."""
@@ -299,7 +317,7 @@ class RawValue:
         for mark in self.between(pos):
             if not mark.closing:
                 stack.append(mark)
-            elif not _close(stack, mark) and mark.level is Level.VALUE and mark.closes(self.own):
+            elif not self.close(mark, stack) and mark.level is Level.VALUE and mark.closes(self.own):
                 last = mark.start if self.follows(mark, stack)[0] is not Follows.TEXT else last
         return last
 
@@ -332,8 +350,7 @@ class _Search:
         value, end = self.value, self._find()
         if not end.unended:
             return end
-        before_key = self.split is not None and end.end == self.split.start
-        if self.again and before_key:
+        if self.again and self.split and end.end == self.split.start:
             raise NoCall("a key's opener is there twice")
         shows_end, last = value.shown(end.end)
         if shows_end:
@@ -371,7 +388,7 @@ class _Search:
                 self._opening(mark)
             elif value.is_shown_indented(mark):
                 if mark.level is not Level.VALUE:
-                    _close(self.stack, mark)
+                    value.close(mark, self.stack)
             elif (end := self._closing(mark)) is not None:
                 return end
         if not value.source.final:
@@ -394,18 +411,17 @@ class _Search:
         return None if value.is_in_quotation(last.start, value.source.blanks(pos)) else RawEnd(last.start, last.end)
 
     def _opening(self, mark: Mark) -> None:
-        value, others = self.value, self.value.others()
-        mark.key = value.meant(mark.key) if mark.key else ""
-        if self.split and not self.fallback and mark.key == self.split.key:
-            self.again |= value.is_placed(mark.start)
-        another = mark.level is Level.VALUE and others is not None and mark.key in others
-        placed = another and value.is_placed(mark.start)
-        if another and not self.stack:
-            if self.shown_ends and placed:
-                raise NoCall("text between two values")
-            if placed:
+        value = self.value
+        mark.key = value.other_key(mark)
+        if mark.key:
+            placed = value.is_placed(mark.start)
+            if self.split and not self.fallback and mark.key == self.split.key:
+                self.again |= placed
+            if not self.stack and placed:
+                if self.shown_ends:
+                    raise NoCall("text between two values")
                 self.split = self.split or mark
-            else:
+            elif not self.stack:
                 self.doubtful = self.doubtful or mark
         if mark.level is not Level.VALUE:
             # If the call's tags begin lines, a tag in the middle of a line is only mentioned.
@@ -419,7 +435,7 @@ class _Search:
             self.stack.append(mark)
 
     def _closing(self, mark: Mark) -> RawEnd | None:
-        closed = _close(self.stack, mark)
+        closed = self.value.close(mark, self.stack)
         if mark.level is Level.VALUE:
             self.last_end = mark
             if closed is None:
@@ -427,8 +443,7 @@ class _Search:
             self._note_inner(mark, closed)
         if closed:
             return None
-        if named := next((each for each in reversed(self.named) if mark.closes(each)), None):
-            self.named.remove(named)
+        if named := self.value.close(mark, self.named):
             if self.split and named.start < self.split.start:
                 self.split = self.fallback = None  # the key was inside text that is shown
             return None
@@ -438,13 +453,13 @@ class _Search:
 
     def _value_end(self, mark: Mark) -> RawEnd | None:
         """Return the end at an end tag that closes nothing inside the value."""
-        value = self.value
+        value, is_own = self.value, mark.closes(self.value.own)
         if value.own.word == KEY and mark.kind == value.own.kind:
             self.stack = []  # it names the key, so tags in the text need not be closed
         follows, resume = value.follows(mark, self.stack)
         if follows is Follows.TEXT:
-            self.shown_ends += mark.closes(value.own)
-            self.passed |= mark.closes(value.own)
+            self.shown_ends += is_own
+            self.passed |= is_own
             return None
         if resume > mark.end:
             # A value never ends with its own end tag: the second one is surplus.
@@ -454,11 +469,11 @@ class _Search:
             if inner.count(False) > inner.count(True):
                 raise NoCall("what a value shows is not closed")
             return RawEnd(mark.start, resume)
-        if self.fallback is not None and not (value.holds_keys and mark.closes(value.own)):
+        if self.fallback is not None and not (value.holds_keys and is_own):
             raise NoCall("another key may begin in a value")
         if self.passed and self.stack:
             raise NoCall("what a value shows is not closed")
-        value.foreign = not mark.closes(value.own)
+        value.foreign = not is_own
         if follows is Follows.NOTHING:
             self._check_token(mark)
         return RawEnd(mark.start, mark.end)
@@ -540,12 +555,3 @@ class _Fences:
             return False
         self._pos, self._begin, self._end, self.depth = closing.end(), found.start(), closing.end(), 0
         return True
-
-
-def _close(stack: list[Mark], mark: Mark) -> Mark | None:
-    """Remove and return the open tag that an end tag closes, or return None. Tags opened inside it are removed, too."""
-    for at in range(len(stack) - 1, -1, -1):
-        if mark.closes(opened := stack[at]):
-            del stack[at:]
-            return opened
-    return None

@@ -8,7 +8,7 @@ declared key that is not given yet, or the open brackets and then such a key or 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
@@ -87,8 +87,8 @@ class StringReader:
     `schema` is the schema of the whole value, or a function that returns it when it is needed. `closers` matches text
     that may follow the whole value. `strict`: try strict JSON first. `alone`: only `closers` may follow the value.
 
-    Results: `odd`, deviations from standard JSON; `told`, the strings with an inferred end; `bares`, those without
-    quotation marks; `lost_comma`, a comma after a string is missing or surplus; `plain`, the value is strict JSON.
+    Results: `odd`, deviations from standard JSON, none for strict JSON; `told`, the strings with an inferred end;
+    `bares`, those without quotation marks; `lost_comma`, a comma after a string is missing or surplus.
     """
 
     # Python's comments, prefixes and escapes.
@@ -115,8 +115,7 @@ class StringReader:
         # `_after_comma`: a comma precedes the last part or closing bracket that was met. `_printed`: Python printed
         # the value, with Python's escapes.
         self._after_comma = self._printed = False
-        self.plain = self.strict = True
-        self.alone = False
+        self.strict, self.alone = True, False
 
     @cached_property
     def schema(self) -> Schema:
@@ -191,7 +190,7 @@ class StringReader:
         pos = self.skip(end)
         if self.source.text.startswith(",", pos):
             required = {key for part in self._open[-1].schema.all_parts() for key in part.required}
-            return self._is_key(self.skip(pos + 1), required)
+            return self._key_at(self.skip(pos + 1)) in required
         return self.skip(end_of(_BRACKETS, self.source.text, pos)) >= self.source.size
 
     def _unescaped(self, text: str, mark: str) -> str:
@@ -255,7 +254,7 @@ class StringReader:
             pos = self.skip(pos + 1)
         opened = self._open[-1] if self._open else None
         apart = pos > written or sign in MARKS or self.python
-        return opened is not None and apart and self._is_key(pos, opened.declared)
+        return opened is not None and apart and self._key_at(pos) in opened.declared
 
     def _closes(self, pos: int) -> bool:
         """Return whether open brackets close here, and text that the schema allows follows."""
@@ -271,8 +270,8 @@ class StringReader:
             return True
         if level == len(self._open):  # other brackets: the string may end before a key of the call, and is rejected
             pos = self.skip(end_of(_BRACKETS, text, pos))
-            known = frozenset[str]().union(*(each.declared for each in self._open))
-            return text.startswith(",", pos) and self._is_key(self.skip(pos + 1), known)
+            key = self._key_at(self.skip(pos + 1)) if text.startswith(",", pos) else None
+            return any(key in each.declared for each in self._open)
         if text[pos] == ",":
             return self._goes_on(self.skip(pos + 1), level)
         if self.closers and source.match(self.closers, pos):
@@ -289,7 +288,7 @@ class StringReader:
             ended = pos >= source.size or (self.closers is not None and source.match(self.closers, pos) is not None)
             if ended or self.alone:
                 return ended
-        return self._is_key(self.skip(pos + 1) if source.text[pos] == "{" else pos, None)
+        return bool(self._key_at(self.skip(pos + 1) if source.text[pos] == "{" else pos))
 
     def _goes_on(self, pos: int, level: int) -> bool:
         """Return whether a key or an item follows a comma in the bracket at `level`."""
@@ -298,7 +297,7 @@ class StringReader:
             return True
         opened = self._open[level - 1] if level else None
         if opened is None:
-            return not self.alone and (source.text[pos] in "{[" or (not self.marks_told and self._is_key(pos, None)))
+            return not self.alone and (source.text[pos] in "{[" or (not self.marks_told and bool(self._key_at(pos))))
         if opened.listed:
             found = source.match(_NEXT_ITEM, pos)
             if found is None or level == len(self._open) or not (self.marks_told or opened.declared):
@@ -306,18 +305,23 @@ class StringReader:
             if found.group() != "{":
                 return found.group() == "["
             pos = self.skip(pos + 1)
-            return source.starts("}", pos) or not opened.declared or self._is_key(pos, opened.declared)
-        if source.text[pos] == "{":  # the closing bracket before another item may be missing
+            return source.starts("}", pos) or not opened.declared or self._key_at(pos) in opened.declared
+        in_item = source.text[pos] == "{"  # the closing bracket before another item may be missing
+        if in_item:
             pos = self.skip(pos + 1)
-            return source.starts("}", pos) or self._is_key(pos, opened.declared if self.marks_told else None)
-        if self.marks_told and self._is_key(pos, opened.declared - opened.keys):
+            if source.starts("}", pos):
+                return True
+        key = self._key_at(pos)
+        if not self.marks_told:
+            return bool(key)
+        if not in_item and key in opened.declared - opened.keys:
             raise OpenString("a key may be there twice")
-        return self._is_key(pos, opened.keys if self.marks_told else None)
+        return key in opened.declared
 
-    def _is_key(self, pos: int, keys: Collection[str] | None) -> bool:
-        """Return whether one of the keys begins here; if `keys` is None, any key."""
+    def _key_at(self, pos: int) -> str | None:
+        """Return the key at a position, or None."""
         found = self.source.match(_NEXT_KEY, pos)
-        return bool(found and (keys is None or (found["quoted"] or found["bare"] or found["option"]) in keys))
+        return found["quoted"] or found["bare"] or found["option"] if found else None
 
 
 def _next_mark(text: str, mark: str, at: int) -> int:

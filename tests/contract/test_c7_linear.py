@@ -154,6 +154,13 @@ def test_a_repeated_fragment_in_a_frame(frame: str, fragment: str) -> None:
     assert_linear(FRAMES[frame], fragment, cuts=CUTS[: 1 + PLACED.index((frame, fragment)) % 2])
 
 
+@pytest.mark.parametrize("opener", ["<parameter=zz>", "x <tool_call> "])
+def test_end_tags_that_close_none_of_many_open_tags(opener: str) -> None:
+    head = FRAMES["function"].head
+    few, many = (seconds(head + opener * count + "</function> x " * count, WHOLE) for count in (200, 200 * TIMES))
+    assert many <= SLACK * TIMES / 4 * max(SOON, few)
+
+
 @pytest.mark.slow
 @settings(max_examples=80, derandomize=True)
 @given(
