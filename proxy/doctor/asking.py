@@ -21,7 +21,7 @@ from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
 from proxy.upstream.client import ModelServer, Waiting
-from proxy.upstream.responses import decoded, read_body
+from proxy.upstream.responses import whole_body
 
 # Maximum size of one answer in bytes.
 _MAX_ANSWER = 4 * 1024 * 1024
@@ -175,13 +175,8 @@ class Asker:
             method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
         wait = AnswerWait(None, Timeouts(seconds, total=seconds))
         with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
-            whole = read_body(decoded(call, wait.receive(call)), _MAX_ANSWER)
-            while True:
-                try:
-                    next(whole)
-                except StopIteration as done:
-                    is_error = call.status >= 400
-                    return Answer(call.status, masked(done.value, (self._key,)) if is_error else done.value)
+            whole = whole_body(call, wait, _MAX_ANSWER)
+            return Answer(call.status, masked(whole, (self._key,)) if call.status >= 400 else whole)
 
 
 class Reply:

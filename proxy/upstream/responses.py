@@ -119,9 +119,13 @@ def decoded(
 
 
 def read_body(
-    parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
-) -> Generator[None, None, bytes]:
-    """Return all parts joined. Yield for each part that is None.
+    parts: Iterable[bytes | None],
+    limit: int = MAX_ANSWER,
+    *,
+    strict: bool = True,
+    beat: Callable[[], bytes] = lambda: b"",
+) -> Generator[bytes, None, bytes]:
+    """Return all parts joined. Yield `beat()` for each part that is None.
 
     Raises UpstreamBroken if the body exceeds the limit or breaks off. Without `strict`, returns the bytes received so
     far instead.
@@ -131,7 +135,7 @@ def read_body(
     try:
         for part in parts:
             if part is None:
-                yield
+                yield beat()
                 continue
             received.append(part)
             size += len(part)
@@ -141,6 +145,17 @@ def read_body(
         if strict or not received:
             raise
     return b"".join(received)[:limit]
+
+
+def whole_body(call: UpstreamCall, wait: AnswerWait, limit: int = MAX_ANSWER) -> bytes:
+    """Wait for the whole body of a response, and return it decompressed."""
+    reading = read_body(decoded(call, wait.receive(call)), limit)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as done:
+            body: bytes = done.value
+            return body
 
 
 def fetch(

@@ -28,8 +28,8 @@ from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import TOKENIZE
-from proxy.upstream.client import ModelServer, UpstreamCall
-from proxy.upstream.responses import decoded, read_body
+from proxy.upstream.client import ModelServer
+from proxy.upstream.responses import whole_body
 from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_activity, note_sent
@@ -185,17 +185,6 @@ def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
         if isinstance(ctx.socket, socket.socket):
             with contextlib.suppress(OSError):  # it may be gone already
                 ctx.socket.shutdown(socket.SHUT_RDWR)
-
-
-def whole_body(call: UpstreamCall, wait: AnswerWait) -> bytes:
-    """Wait for the whole body of a response, and return it decompressed."""
-    reading = read_body(decoded(call, wait.receive(call)))
-    while True:
-        try:
-            next(reading)
-        except StopIteration as done:
-            body: bytes = done.value
-            return body
 
 
 def tokens_of(text: str, model: str, server: ModelServer, headers: Mapping[str, str]) -> int:

@@ -21,10 +21,9 @@ from proxy.server.metrics import CONTENT_TYPE
 from proxy.upstream.answer_wait import Timeouts
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import CLAUDE, all_cards, completed_list, read_cards, served_name
-from proxy.upstream.responses import error_of_response
+from proxy.upstream.responses import error_of_response, whole_body
 from proxy.web import routes
 from proxy.web.admission import parse_body
-from proxy.web.answer import whole_body
 from proxy.web.context import RequestContext, json_response, request_context
 from proxy.web.headers import upstream_headers
 from proxy.web.passed import passed
