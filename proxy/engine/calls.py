@@ -254,11 +254,8 @@ class Calls:
 
     # Calls in text.
 
-    def found(self, piece: Piece, where: str) -> list[Event]:
-        """Return the events of the calls found in a text. `where` describes the place for the audit."""
-        return [event for call in piece.calls or () for event in self._found_one(call, piece, where)]
-
-    def _found_one(self, found: Found, piece: Piece, where: str) -> list[Event]:
+    def found(self, found: Found, piece: Piece, where: str) -> list[Event]:
+        """Return the events of a call found in a text. `where` describes the place for the audit."""
         name, arguments = found.name, dump(found.arguments)
         written, fixes = piece.text.strip()[:MAX_RECORDED], tuple[Repair, ...]()
         odd = [ODD[each] for each in ODD if each in found.odd]

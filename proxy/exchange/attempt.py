@@ -295,7 +295,7 @@ class Attempt:
         reply, wait = self.reply, self._exchange.wait
         if self.engine.wants_count:
             yield from wait.on_a_thread()
-            self.engine.counted(self._exchange.count(self._thoughts_before + self.engine.thoughts))
+            self.engine.thought_tokens = self._exchange.count(self._thoughts_before + self.engine.thoughts)
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()

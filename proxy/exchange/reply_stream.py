@@ -23,6 +23,7 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import Lane, unescaped
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
+from proxy.exchange.outcome import tokens_of
 from proxy.exchange.plan import Why
 from proxy.exchange.second_try import EarlierTry, ReplyContent, envelope_of, events_instead
 from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in
@@ -204,7 +205,7 @@ class StreamReply:
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens but has no content: the server may have swallowed a call."""
-        return self.done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
+        return self.done and self._content.used_without_a_word(tokens_of(self._usage).get("completion", 0))
 
     @property
     def withheld(self) -> bool:
@@ -436,7 +437,7 @@ class StreamReply:
         self._content.observe(events)
         if self._state is _READING:
             self._state = State.ENDED
-            tokens, engine = EarlierTry(self._usage).tokens, self._engine
+            tokens, engine = tokens_of(self._usage).get("completion", 0), self._engine
             self.silence = self._content.why_again(tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         if self.withheld:
             return self._without_end(events)
