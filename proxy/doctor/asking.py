@@ -20,7 +20,7 @@ from proxy.json import JsonObject, as_object, as_text, dump_request, load_json, 
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
-from proxy.upstream.client import ModelServer, Waiting
+from proxy.upstream.client import ModelServer
 from proxy.upstream.responses import whole_body
 
 # Maximum size of one answer in bytes.
@@ -174,7 +174,7 @@ class Asker:
         if body is not None:
             method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
         wait = AnswerWait(None, Timeouts(seconds, total=seconds))
-        with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
+        with self._server.open(method, path, headers, data, seconds) as call:
             whole = whole_body(call, wait, _MAX_ANSWER)
             return Answer(call.status, masked(whole, (self._key,)) if call.status >= 400 else whole)
 

@@ -151,8 +151,9 @@ class Attempt:
         exchange.wait.start_over()
         recording, up = exchange.recording, self._up
         seen = None if recording is None else recording.begin_try(up.body, raw_text=up.raw_text)
-        server, waiting, sent = exchange.server, exchange.wait.connecting(), time.monotonic()
-        with server.open("POST", CHAT_COMPLETIONS, exchange.headers, up.body, waiting) as call:
+        sent = time.monotonic()
+        exchange.wait.give_way()
+        with exchange.server.open("POST", CHAT_COMPLETIONS, exchange.headers, up.body) as call:
             parts = decoded(call, exchange.wait.receive(call), lambda: self.reply.done)
             if seen is not None:
                 parts = seen.listen(call, parts)

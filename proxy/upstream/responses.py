@@ -15,7 +15,7 @@ from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import ERROR, PASSED, response_headers
-from proxy.upstream.client import ModelServer, UpstreamCall, Waiting
+from proxy.upstream.client import ModelServer, UpstreamCall
 
 _MAX_QUOTED = 300
 # Content codings that are decoded.
@@ -166,7 +166,7 @@ def fetch(
     Raises an UpstreamError if there is no response.
     """
     wait = AnswerWait(None, Timeouts(seconds))
-    with upstream.open("GET", path, headers, waiting=Waiting(seconds)) as call:
+    with upstream.open("GET", path, headers, seconds=seconds) as call:
         wait.alarm(time.monotonic() + seconds)
         whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
         try:

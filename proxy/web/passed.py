@@ -49,7 +49,8 @@ def passed(path: str, model: str | None = None) -> Response:
     if not _QUERY.fullmatch(query):
         raise BadRequest("the query of the URL contains invalid characters")
     target = f"{path}?{query}" if query else path
-    call = model_server(ctx, model).open(method, target, headers, data, wait.connecting())
+    wait.give_way()
+    call = model_server(ctx, model).open(method, target, headers, data)
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:

@@ -107,7 +107,8 @@ def _ask(
     """Return the status and body of the model server's answer. Raises its error for 401, 403 and failed GETs."""
     ctx = request_context()
     wait = ctx.wait(Timeouts(_SECONDS, until_complete=True))
-    with server.open(method, path, headers, data, wait.connecting()) as call:
+    wait.give_way()
+    with server.open(method, path, headers, data) as call:
         body = whole_body(call, wait)
         if call.status in (401, 403) or (method == "GET" and call.status != 200):
             raise error_of_response(call, body, ctx.secrets)
