@@ -13,6 +13,7 @@ every character is at least as hard as splitting at tokens.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +25,7 @@ from werkzeug.wrappers import Response
 
 from proxy import __version__
 from proxy.config.settings import Settings
-from proxy.upstream.client import USUAL, ModelServer, ServerOptions, UpstreamCall, Waiting
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 from proxy.web.app import make_app
 from tests.support.model_server import NO_PARSER
 from tests.support.scripted import DONE, WRITE_FILE, completion, delta
@@ -48,7 +49,7 @@ class ParserlessVllm(ModelServer):
         self._finish = finish
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, seconds: float = math.inf
     ) -> UpstreamCall:
         if body is None:
             return _answer({"object": "list", "data": [self._card]})

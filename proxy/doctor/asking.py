@@ -20,7 +20,7 @@ from proxy.json import JsonObject, as_object, as_text, dump_request, object_in, 
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
-from proxy.upstream.client import ModelServer, Waiting
+from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import listed
 from proxy.upstream.responses import whole_body
 
@@ -156,7 +156,7 @@ class Asker:
             method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
         wait = AnswerWait(None, Timeouts(seconds, total=seconds))
         try:
-            with self._server.open(method, path, headers, data, Waiting(seconds)) as call:
+            with self._server.open(method, path, headers, data, seconds) as call:
                 whole = whole_body(call, wait, _MAX_ANSWER)
         except ProxyError as error:
             timed_out = error.status == _TIMEOUT

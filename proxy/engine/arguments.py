@@ -98,13 +98,15 @@ def policy_of(repairer: Repairer, written: str, *, hold: bool) -> Policy:
 class Arguments:
     """The arguments of one call, fed in fragments. Each `feed` returns the text that can be sent now.
 
-    `closed` is the end of the object in `data`, or -1 before it has ended. `sent` is the number of released bytes.
+    Fragments are only kept until `begin` gives the policy, which depends on the call's name. `closed` is the end of the
+    object in `data`, or -1 before it has ended. `sent` is the number of released bytes.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self) -> None:
+        self._policy = Policy()
+        self.begun = False
         self.data = bytearray()
-        self.where = Where.HELD if policy.hold else Where.BRACE
+        self.where = Where.BRACE
         self.closed = -1
         self.sent = 0
         # The end of the text that can be sent; the read position, its bracket depth, and whether it is in a string.
@@ -120,6 +122,11 @@ class Arguments:
         # A required key is missing, so the open string may contain the markup of that key's pair.
         self._may_hold_pair = False
 
+    def begin(self, policy: Policy) -> None:
+        """Read the fragments under this policy from now on."""
+        self._policy, self.begun = policy, True
+        self.where = Where.HELD if policy.hold else Where.BRACE
+
     @property
     def text(self) -> str:
         """All fragments joined."""
@@ -133,7 +140,7 @@ class Arguments:
     def feed(self, fragment: str) -> str:
         """Take the next fragment and return the text that can be sent now."""
         self.data += fragment.encode("utf-8", "surrogatepass")
-        while _STEPS[self.where](self):
+        while self.begun and _STEPS[self.where](self):
             pass
         new = self.data[self.sent : self._safe]
         self.sent = self._safe

@@ -83,7 +83,7 @@ class Calls:
     def flows(self, delta: CallDelta) -> bool:
         """Return whether such a delta continues a string of the newest call that is sent as it arrives."""
         call = self._owners.newest
-        if call is None or call.arguments is None or call.odd or call.state is not State.OPEN:
+        if call is None or call.odd or call.state is not State.OPEN:
             return False
         far = call.size + _MUCH < _LIVE * self._task.max_held
         return far and call.arguments.flows and self._owners.owner(delta) is call
@@ -100,8 +100,8 @@ class Calls:
             call = self._owners.owner(delta)
             if call is None:
                 events += self.settle_finished()
-                waiting = [each for each in self._owners if each.state is State.WAITING]
-                events += [event for each in waiting for event in self._release(each)]
+                for each in self._owners:
+                    events += self._release(each)
                 call = self._owners.begin(delta)
             events += self._take(call, delta)
         return events
@@ -124,21 +124,14 @@ class Calls:
         if call.state is State.DROPPED:
             return []
         if self._says_all_again(call, fragment):
-            call.early, call.early_size, call.arguments, call.odd = [], 0, None, True
-        if call.arguments is None:
-            call.early.append(fragment)
-            call.early_size += len(fragment)
-            written = call.written_name(self._tools)
-            if not (written and call.begun):
-                self._check(call)
-                return []
-            name, is_tool = self._offered(call), call.tool(self._tools) is not None
+            call.arguments, call.odd = Arguments(), True
+        if not call.arguments.begun and call.begun and (written := call.written_name):
+            name, is_tool = call.offered_name, call.tool is not None
             hold = self._whole or call.twin is not None
             # The client may have the call from the text, or the name may go on.
             hold |= any(each.in_text and each.name == name for each in self._written)
             hold |= not is_tool and any(each.startswith(name) for each in self._tools.names)
-            call.arguments = Arguments(policy_of(self._repairer, written, hold=hold))
-            fragment, call.early = "".join(call.early), []
+            call.arguments.begin(policy_of(self._repairer, written, hold=hold))
         call.ready += call.arguments.feed(fragment)
         self._check(call)
         return self._release(call)
@@ -149,7 +142,7 @@ class Calls:
         {"index": 0, "function": {"arguments": "{"}}
         {"index": 0, "function": {"arguments": "{\\"city\\": \\"A\\"}"}}
         """
-        if call.sent or not 0 < call.size <= SHORT:
+        if call.arguments.sent or not 0 < call.size <= SHORT:
             return False
         begun, text = call.text.strip(), fragment.lstrip()
         if not begun or not text.startswith("{"):
@@ -159,7 +152,7 @@ class Calls:
     def _check(self, call: Call) -> None:
         """Raise UpstreamBroken if a call is too large, or too much of it is held (contract C7)."""
         held = self._task.max_held
-        if call.size - call.sent > held:
+        if call.size - call.arguments.sent > held:
             raise self._too_much()
         if call.size > _LIVE * held:
             raise UpstreamBroken(f"a tool call has more than {_LIVE} times {held} bytes (max_held)")
@@ -169,13 +162,13 @@ class Calls:
 
     def _release(self, call: Call) -> list[Event]:
         """Send the ready part of a call. Calls open in the model's order."""
-        if not call.ready:
+        if not call.ready or call.is_over:
             return []
         opened: list[Event] = []
         if call.state is State.WAITING:
             if any(each.state is State.WAITING for each in self._owners.calls[: call.number]):
                 return []
-            opened = self._open(call, call.written_name(self._tools), self._offered(call))
+            opened = self._open(call, call.written_name, call.offered_name)
             if not opened:
                 return []
         text, call.ready = call.ready, ""
@@ -218,11 +211,12 @@ class Calls:
             # The server gave no id (F43), or one that another call of this reply or an earlier turn has (F48).
             call.id = self._new_id(call.index, name, call.server_id)
             why = "the server sent no id, or one that is already used"
-            call.fixes += (Repair("id", call.server_id, call.id, why, name),)
+            if not call.in_text:
+                call.fixes += (Repair("id", call.server_id, call.id, why, name),)
         self._used.add(call.id)
         return [CallOpened(self._choice, call.index, call.id, name)]
 
-    def _close(self, call: Call, arguments: str, *, in_text: bool = False) -> CallClosed:
+    def _close(self, call: Call, arguments: str) -> CallClosed:
         call.state = State.CLOSED
         tool = self._tools.resolve(call.name)
         if arguments.strip() in ("{}", "") and tool is not None and tool.required:
@@ -231,17 +225,27 @@ class Calls:
             why = "clients do not understand the form that the server sent"
             call.fixes += (Repair("form", "", "", why, call.name),)
         self.audit += call.fixes
-        self._written.append(_Written(call.name, canonical(arguments), call.index, in_text))
+        self._written.append(_Written(call.name, canonical(arguments), call.index, call.in_text))
         return CallClosed(self._choice, call.index, ClosedCall(call.id, call.name, arguments), call.fixes)
 
-    def _arguments(self, call: Call, text: str, index: int | None = None) -> list[Event]:
+    def _arguments(self, call: Call, text: str) -> list[Event]:
         """Return events for the next fragment of a call's arguments, with its waiting extra fields."""
         fields, call.fields, call.fields_size = call.fields, [], 0
         if not text and not any(each.says_something for each in fields):
             return []
-        index = call.index if index is None else index
-        first = CallArguments(self._choice, index, text, fields=fields[0] if fields else None)
-        return [first, *(CallArguments(self._choice, index, "", fields=each) for each in fields[1:])]
+        first = CallArguments(self._choice, call.index, text, fields=fields[0] if fields else None)
+        return [first, *(CallArguments(self._choice, call.index, "", fields=each) for each in fields[1:])]
+
+    def _send_whole(
+        self, call: Call, written: str, name: str, arguments: str, fixes: tuple[Repair, ...] = (), *, behind: str = ""
+    ) -> list[Event]:
+        """Open, fill and close a call, or drop it if the client wants only one. `behind` follows its object."""
+        opened = self._open(call, written, name)
+        if not opened:
+            return []
+        call.fixes += fixes
+        said = [*self._arguments(call, arguments), *self._behind(call, behind)]
+        return [*opened, *said, self._close(call, arguments)]
 
     def _same(self, name: str, arguments: str, *, in_text: bool) -> _Written | None:
         wanted = canonical(arguments)
@@ -250,11 +254,8 @@ class Calls:
 
     # Calls in text.
 
-    def found(self, piece: Piece, where: str) -> list[Event]:
-        """Return the events of the calls found in a text. `where` describes the place for the audit."""
-        return [event for call in piece.calls or () for event in self._found_one(call, piece, where)]
-
-    def _found_one(self, found: Found, piece: Piece, where: str) -> list[Event]:
+    def found(self, found: Found, piece: Piece, where: str) -> list[Event]:
+        """Return the events of a call found in a text. `where` describes the place for the audit."""
         name, arguments = found.name, dump(found.arguments)
         written, fixes = piece.text.strip()[:MAX_RECORDED], tuple[Repair, ...]()
         odd = [ODD[each] for each in ODD if each in found.odd]
@@ -265,31 +266,24 @@ class Calls:
         if self._same(name, arguments, in_text=False) is not None or self._is_structured(name, arguments):
             self.audit.append(Repair("echo", arguments, "", "the content only repeats a call"))
             return []
-        # Keep the model's own id: Kimi refers to its calls by id (F8).
-        call = Call(server_id=found.id)
-        opened = self._open(call, name, name)
-        if not opened:
-            return []
-        self.in_text = True
         sent = f'{{"name": {dump(name)}, "arguments": {arguments}}}'[:MAX_RECORDED]
         why = f"the model wrote the call {where} ({piece.row})"
         named = (Repair("name", found.written, found.name, _NAME, found.name),) if found.written != found.name else ()
-        call.fixes = (Repair("text_call", written, sent, why, name, notation=piece.row), *named, *forms, *fixes)
-        return [*opened, *self._arguments(call, arguments), self._close(call, arguments, in_text=True)]
+        fixes = (Repair("text_call", written, sent, why, name, notation=piece.row), *named, *forms, *fixes)
+        # Keep the model's own id: Kimi refers to its calls by id (F8).
+        call = Call(self._tools, server_id=found.id, in_text=True)
+        events = self._send_whole(call, name, name, arguments, fixes)
+        self.in_text |= call.state is State.CLOSED
+        return events
 
     def _is_structured(self, name: str, arguments: str) -> bool:
         """Return whether a structured call that is complete but not closed is the same call."""
         for call in self._owners:
-            if call.finished and not call.is_over and self._offered(call) == name:
+            if call.finished and not call.is_over and call.offered_name == name:
                 repaired = self._repairer.repair(name, call.text, stopped=True)
                 if repaired is not None and canonical(repaired.arguments) == canonical(arguments):
                     return True
         return False
-
-    def _offered(self, call: Call) -> str:
-        """Return the name of the offered tool that a call means, or else the server's name."""
-        tool = call.tool(self._tools)
-        return tool.name if tool else call.written_name(self._tools)
 
     # The end of a call.
 
@@ -299,7 +293,7 @@ class Calls:
         for call in self._owners:
             if call.is_over:
                 continue
-            tool = call.tool(self._tools)
+            tool = call.tool
             awaits = call.is_empty and tool is not None and bool(tool.required)
             if not call.finished or awaits or not call.names or call.twin is not None or self._whole:
                 break
@@ -328,18 +322,19 @@ class Calls:
         again = call.text.strip()
         if (
             twin is not None
-            and (not call.names or self._offered(call) == self._offered(twin))
+            and (not call.names or call.offered_name == twin.offered_name)
             and (not again or canonical(again) == canonical(twin.text.strip()))
         ):
             # vLLM flushes the last delta of a stream twice (F27).
             self.audit.append(Repair("doubled", call.text, "", "the same object was sent twice", twin.name))
             call.state = State.DROPPED
             call.fields = [each.without(twin.known_fields) for each in call.fields]
-            return self._arguments(call, "", twin.index) if twin.index >= 0 else []
+            call.index = twin.index
+            return self._arguments(call, "") if twin.index >= 0 else []
         events: list[Event] = []
         texts, behind = self._objects(call)
         for at, text in enumerate(texts):
-            part = Call(odd=True) if at else call
+            part = Call(self._tools, odd=True) if at else call
             events += self._settle_part(part, text, behind if at == len(texts) - 1 else "", stopped=stopped)
         return events
 
@@ -352,7 +347,7 @@ class Calls:
         texts = objects_in(text.strip())
         values = [strict_object(each) for each in texts]
         if len(texts) > 1 and None not in values:
-            tool = call.tool(self._tools)
+            tool = call.tool
             if tool is not None and tool.properties and not values[0]:
                 # The real arguments follow empty ones (F25).
                 empty = next((at for at, value in enumerate(values) if value), len(values) - 1)
@@ -360,12 +355,11 @@ class Calls:
             kept = [each for at, each in enumerate(texts) if not at or values[at] != values[0]]
             if len(kept) < len(texts):
                 why = "the same object was sent twice"
-                self.audit.append(Repair("doubled", text, kept[0], why, call.written_name(self._tools)))
+                self.audit.append(Repair("doubled", text, kept[0], why, call.written_name))
             self._owners.check(len(self._owners.calls) + len(kept) - 1)
             return kept, ""
         if not call.finished:
             return [text], ""
-        assert call.arguments is not None
         whole, behind = (
             part.decode("utf-8", "surrogatepass")
             for part in (call.arguments.data[: call.arguments.closed], call.arguments.data[call.arguments.closed :])
@@ -376,7 +370,7 @@ class Calls:
 
     def _settle_part(self, call: Call, text: str, behind: str, *, stopped: bool) -> list[Event]:
         """Settle a call with these arguments."""
-        name = call.written_name(self._tools)
+        name = call.written_name
         repaired = None
         if name or text.strip():
             repaired = self._repairer.repair(name, text, stopped=stopped or call.finished)
@@ -384,13 +378,10 @@ class Calls:
             return self._settle_open(call, text, behind, repaired, stopped=stopped)
         if repaired is not None:
             return self._settle_whole(call, repaired, behind)
-        live = self._whole or (call.arguments is not None and call.twin is None)
+        live = self._whole or (call.arguments.begun and call.twin is None)
         if not stopped and name and text.lstrip().startswith("{") and live:
             # A call cut off by `length` stays cut off (C4).
-            opened = self._open(call, name, name)
-            if not opened:
-                return []
-            return [*opened, *self._arguments(call, text), self._close(call, text)]
+            return self._send_whole(call, name, name, text)
         return self._give_back(call, name, text + behind)
 
     def _settle_whole(self, call: Call, repaired: Repaired, behind: str) -> list[Event]:
@@ -405,22 +396,18 @@ class Calls:
             call.state = State.DROPPED
             why = "the call was already found in the content"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
-            return self._arguments(call, "", same.index)
+            call.index = same.index
+            return self._arguments(call, "")
         by_rule = any(fix.id.startswith("rule:") for fix in repaired.fixes)
-        written = "" if by_rule else call.written_name(self._tools)
-        opened = self._open(call, written or repaired.name, repaired.name)
-        if not opened:
-            return []
-        call.fixes += repaired.fixes
-        said = self._arguments(call, repaired.arguments)
-        return [*opened, *said, *self._behind(call, behind), self._close(call, repaired.arguments)]
+        written = "" if by_rule else call.written_name
+        name = repaired.name
+        return self._send_whole(call, written or name, name, repaired.arguments, repaired.fixes, behind=behind)
 
     def _settle_open(
         self, call: Call, text: str, behind: str, repaired: Repaired | None, *, stopped: bool
     ) -> list[Event]:
         """Finish a call that was partly sent, or fail if the missing part is unknown."""
         arguments = call.arguments
-        assert arguments is not None, "a call opens with its arguments"
         sent = arguments.data[: arguments.sent].decode("utf-8", "surrogatepass")
         rest: str | None = None
         if not stopped and not call.finished:

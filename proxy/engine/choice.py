@@ -278,7 +278,8 @@ class Choice:
             elif not piece.calls and piece.row in DROPPED:
                 self.audit.append(Repair(piece.row, "", "", DROPPED[piece.row]))
             else:
-                events += self.calls.found(piece, "as text")
+                for call in piece.calls or ():
+                    events += self.calls.found(call, piece, "as text")
         return [*events, *self._leave(prose)]
 
     def _leave(self, size: int) -> list[Event]:
@@ -421,8 +422,8 @@ class Choice:
         """
         events: list[Event] = []
         for piece in self.reasoning_reader.finish(stopped=True) if self.reasoning_reader is not None else ():
-            if piece.calls:
-                events += self.calls.found(piece, "in its reasoning")
+            for call in piece.calls or ():
+                events += self.calls.found(call, piece, "in its reasoning")
         thought = "".join(self._thoughts)
         if self.reader.prompted and thought and self._room > 0 and not self.calls.count:
             self.audit.append(_UNCLOSED)

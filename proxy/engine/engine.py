@@ -61,7 +61,8 @@ class Engine:
         # Chunks that wait for the end of the reply, and their events.
         self._trailing: list[tuple[Chunk, tuple[ContentEvent, ...]]] = []
         self._messages = WholeMessages()
-        self._thought_tokens = 0
+        # The number of tokens of the separated reasoning, for the usage at the end of the reply.
+        self.thought_tokens = 0
         # The learned chunk shapes, the lanes for them, and the latest chunk.
         self._template: Template | None = None
         self._call_template: Template | None = None
@@ -81,10 +82,6 @@ class Engine:
     def wants_count(self) -> bool:
         """True if the held usage must include the number of reasoning tokens."""
         return any(says_usage(chunk) for chunk, _ in self._trailing) and self.thoughts != ""
-
-    def counted(self, tokens: int) -> None:
-        """Set the number of reasoning tokens for the usage at the end of the reply."""
-        self._thought_tokens = tokens
 
     @property
     def held(self) -> bool:
@@ -210,8 +207,8 @@ class Engine:
         if self._passes:
             events += [Finished(number, "stop", None) for number, finished in self._finished.items() if not finished]
         for chunk, said in self._trailing:
-            if self._thought_tokens and says_usage(chunk):
-                events.append(Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self._thought_tokens)))
+            if self.thought_tokens and says_usage(chunk):
+                events.append(Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self.thought_tokens)))
             else:
                 events.append(chunk.unchanged(said))
         return tuple(events)

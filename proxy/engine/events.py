@@ -71,10 +71,6 @@ class CallFields:
         """True if any field is not empty."""
         return any(value not in _NOTHING for value in (*self.entry.values(), *self.function.values()))
 
-    def shares_keys(self, other: CallFields) -> bool:
-        """Return whether a field is present in both."""
-        return bool(self.entry.keys() & other.entry.keys() or self.function.keys() & other.function.keys())
-
     def joined(self, other: CallFields) -> CallFields:
         """Return the fields of both. The values of `other` win."""
         return CallFields({**self.entry, **other.entry}, {**self.function, **other.function})

@@ -13,7 +13,7 @@ If no call can begin in the text, whole batches are forwarded unparsed, and the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxy.engine.events import CallArguments, Chunk, Reasoning, Text
 from proxy.json import load_json
@@ -132,7 +132,9 @@ class Lane:
     def events(self, text: bytes) -> tuple[Text | Reasoning | CallArguments, ...]:
         """Return the events for joined texts of this lane."""
         event, said = self.template.event, unescaped(text)
-        return (replace(event, fragment=said) if isinstance(event, CallArguments) else replace(event, text=said),)
+        if isinstance(event, CallArguments):
+            return (CallArguments(event.choice, event.index, said),)
+        return (type(event)(event.choice, said),)
 
 
 def unescaped(text: bytes) -> str:

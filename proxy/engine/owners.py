@@ -56,28 +56,28 @@ class Call:
     """A call.
 
     From the server: `number` is the call's position. `begun`: its arguments have begun, under `arguments_index`.
-    `early` are fragments that arrived before the arguments could be read. `twin` is the earlier call with the same id.
+    `twin` is the earlier call with the same id.
     `name_again`: the name was repeated after the object, so it may belong to the next call. `named_late`: the name
     arrived after arguments. `borrowed` is the previous call's name, used if this call gets none. `odd`: clients would
-    not understand the form in which the server sent it.
+    not understand the form in which the server sent it. `in_text`: it was found in the text.
 
     For the client: `ready` is text to send once the call is open. `index`, `id` and `name` are the values it gets.
     """
 
+    tools: ToolSet
     number: int = 0
     server_id: str = ""
     server_index: int | None = None
     arguments_index: int | None = None
     names: list[str] = field(default_factory=list)
     begun: bool = False
-    early: list[str] = field(default_factory=list)
-    early_size: int = 0
-    arguments: Arguments | None = None
+    arguments: Arguments = field(default_factory=Arguments)
     twin: Call | None = None
     name_again: bool = False
     named_late: bool = False
     borrowed: str = ""
     odd: bool = False
+    in_text: bool = False
     state: State = State.WAITING
     ready: str = ""
     index: int = -1
@@ -92,17 +92,12 @@ class Call:
     @property
     def text(self) -> str:
         """All arguments received so far."""
-        return "".join(self.early) if self.arguments is None else self.arguments.text
+        return self.arguments.text
 
     @property
     def size(self) -> int:
-        """The approximate size of the arguments in bytes."""
-        return self.early_size if self.arguments is None else len(self.arguments.data)
-
-    @property
-    def sent(self) -> int:
-        """The number of argument bytes released for sending."""
-        return 0 if self.arguments is None else self.arguments.sent
+        """The size of the arguments in bytes."""
+        return len(self.arguments.data)
 
     @property
     def is_empty(self) -> bool:
@@ -112,19 +107,27 @@ class Call:
     @property
     def finished(self) -> bool:
         """True if the arguments are a complete object."""
-        return self.arguments is not None and self.arguments.closed >= 0
+        return self.arguments.closed >= 0
 
     @property
     def is_over(self) -> bool:
         """True if nothing more of the call will be sent."""
         return self.state in (State.CLOSED, State.DROPPED)
 
-    def tool(self, tools: ToolSet) -> Tool | None:
-        """Return the offered tool that the call means, or None."""
-        return tools.resolve(self.written_name(tools))
+    @property
+    def tool(self) -> Tool | None:
+        """The offered tool that the call means, or None."""
+        return self.tools.resolve(self.written_name)
 
-    def written_name(self, tools: ToolSet) -> str:
-        """Return the name as the server wrote it: once, in pieces, or growing with each delta (F38, F39).
+    @property
+    def offered_name(self) -> str:
+        """The name of that tool, or else the name as the server wrote it."""
+        tool = self.tool
+        return tool.name if tool else self.written_name
+
+    @property
+    def written_name(self) -> str:
+        """The name as the server wrote it: once, in pieces, or growing with each delta (F38, F39).
 
         {"function": {"name": "read_"}}, {"function": {"name": "file"}} is `read_file`, and so is
         {"function": {"name": "read_"}}, {"function": {"name": "read_file"}}
@@ -132,24 +135,25 @@ class Call:
         if len(self.names) < 2:
             return self.names[0] if self.names else ""
         spellings = (self.names[0], self.names[-1], "".join(self.names))
-        return next((name for name in spellings if tools.resolve(name) is not None), self.names[0])
+        return next((name for name in spellings if self.tools.resolve(name) is not None), self.names[0])
 
-    def lacks_arguments(self, tools: ToolSet) -> bool:
-        """Return whether the call has no arguments yet although its tool takes some (F25).
+    @property
+    def lacks_arguments(self) -> bool:
+        """True if the call has no arguments yet although its tool takes some (F25).
 
         {"index": 0, "id": "call_1", "function": {"name": "bash", "arguments": "{}"}}
         {"index": 0, "function": {"arguments": "{\\"command\\": \\"ls\\"}"}}
         """
         if not self.is_empty:
             return False
-        tool = self.tool(tools)
+        tool = self.tool
         return tool is None or bool(tool.properties)
 
     def note(self, delta: CallDelta) -> None:
         """Record the facts in the next delta other than the arguments."""
-        late_name = bool(delta.name and not self.names and self.early_size)
+        late_name = bool(delta.name and not self.names and self.size)
         self.named_late |= late_name
-        again = self.arguments is not None and bool(delta.name or delta.id is not None)
+        again = self.arguments.begun and bool(delta.name or delta.id is not None)
         self.odd |= not delta.standard or delta.index != self.number or late_name or again
         self.name_again |= bool(self.finished and delta.name and not delta.id)
         if delta.name and len(self.names) < _MAX_NAMES:
@@ -167,10 +171,7 @@ class Call:
             self.fields_size += len(dump_json({**new.entry, "function": new.function}))
         except RecursionError:
             raise UpstreamBroken("a field of a tool call is nested too deeply") from None
-        if self.fields and not self.fields[-1].shares_keys(new):
-            self.fields[-1] = self.fields[-1].joined(new)
-        else:
-            self.fields.append(new)
+        self.fields.append(new)
 
 
 class Owners:
@@ -216,7 +217,7 @@ class Owners:
         if call is None or not delta.begins_object:
             return call
         another = at_index is None and delta.index is not None and not call.names
-        late = call.named_late and not call.lacks_arguments(self._tools)
+        late = call.named_late and not call.lacks_arguments
         return None if another or call.name_again or late else call
 
     def _nameless(self, delta: CallDelta) -> Call | None:
@@ -234,7 +235,7 @@ class Owners:
         again = call.finished or bool(delta.name and elsewhere and call.size)
         # A name under a new index comes before its arguments.
         head = delta.name and not delta.fragment and delta.index is not None and delta.index not in self._by_index
-        return bool(again and (delta.begins_object or head)) and not call.lacks_arguments(self._tools)
+        return bool(again and (delta.begins_object or head)) and not call.lacks_arguments
 
     def _begins_other(self, call: Call, delta: CallDelta) -> bool:
         """Return whether a delta with a name or a new id begins another call than the one at its index."""
@@ -243,7 +244,7 @@ class Owners:
             # Some servers send both with each delta.
             within = call.size and not call.finished and delta.fragment and not delta.begins_object
             return other_name or not within
-        if not call.finished or (call.lacks_arguments(self._tools) and not other_name):
+        if not call.finished or (call.lacks_arguments and not other_name):
             return False
         return other_name or delta.begins_object
 
@@ -262,7 +263,7 @@ class Owners:
     def begin(self, delta: CallDelta) -> Call:
         """Return a new call for a delta. Raises UpstreamBroken if there are too many calls."""
         self.check(len(self.calls) + 1)
-        call = Call(len(self.calls), server_index=delta.index)
+        call = Call(self._tools, len(self.calls), server_index=delta.index)
         before = self._by_index.get(delta.index) if delta.index is not None else self.newest
         if before is not None and before.name_again and not delta.name:
             call.names.append(before.names[-1])

@@ -12,7 +12,7 @@ from proxy.dialects.base import Dialect, Writer
 from proxy.dialects.chat.answer import read_answer, read_whole
 from proxy.dialects.chat.request import ChatRequest
 from proxy.engine.engine import Engine
-from proxy.engine.events import Call, Text
+from proxy.engine.events import Call
 from proxy.errors import InternalError, ProxyError, UpstreamBroken
 from proxy.exchange.capture import is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
@@ -98,8 +98,8 @@ def _sent_upstream(request: ChatRequest, plan: Plan) -> UpstreamRequest:
 class Attempt:
     """One try of a request.
 
-    `said` is what the client has received of this try. Once the reply has ended, `silence` is the reason for another
-    try, or None. If the client has received content from `earlier`, this try continues the same reply.
+    `said` is what the client has received of this try. If the client has received content from `earlier`, this try
+    continues the same reply.
     """
 
     def __init__(self, exchange: Exchange, plan: Plan, earlier: Attempt | None = None) -> None:
@@ -107,26 +107,24 @@ class Attempt:
         self._exchange = exchange
         self._plan = plan
         self._up = _sent_upstream(exchange.request, plan)
-        self._engine = exchange.engine(self._up.raw_text, plan.guided)
+        self.engine = exchange.engine(self._up.raw_text, plan.guided)
         self._tally = CallTally(exchange.request.tools)
         self._earlier = earlier
         # The reasoning of earlier tries: the usage of this try includes its tokens.
-        self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier._engine.thoughts
-        self._keep_back = self._followed()
+        self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier.engine.thoughts
         goes_on = earlier is not None and earlier.said is Said.CONTENT
         new = exchange.dialect.writer() if exchange.request.stream else AnswerWriter(exchange.dialect)
         self._writer: Writer = earlier._writer if goes_on and earlier else new
-        self._reply = StreamReply(
-            self._engine,
+        self.reply = StreamReply(
+            self.engine,
             self._writer,
             log_crash,
-            keep_back=self._keep_back,
+            keep_back=self._followed(),
             earlier=None if earlier is None else earlier.handover_of_all,
             listener=self._tally.observe,
         )
         self._unsent = b""
         self._call: Call | None = None
-        self.silence: Why | None = None
         self.handover = EarlierTry()
 
     def _followed(self) -> frozenset[Why]:
@@ -145,7 +143,7 @@ class Attempt:
     @property
     def begun(self) -> bool:
         """True if the client has content, or is about to get content, that another try must not repeat."""
-        return self.said is Said.CONTENT or self._reply.started
+        return self.said is Said.CONTENT or self.reply.started
 
     def run(self) -> Iterator[bytes]:
         """Yield the bytes for the client."""
@@ -153,9 +151,10 @@ class Attempt:
         exchange.wait.start_over()
         recording, up = exchange.recording, self._up
         seen = None if recording is None else recording.begin_try(up.body, raw_text=up.raw_text)
-        server, waiting, sent = exchange.server, exchange.wait.connecting(), time.monotonic()
-        with server.open("POST", CHAT_COMPLETIONS, exchange.headers, up.body, waiting) as call:
-            parts = decoded(call, exchange.wait.receive(call), lambda: self._reply.done)
+        sent = time.monotonic()
+        exchange.wait.give_way()
+        with exchange.server.open("POST", CHAT_COMPLETIONS, exchange.headers, up.body) as call:
+            parts = decoded(call, exchange.wait.receive(call), lambda: self.reply.done)
             if seen is not None:
                 parts = seen.listen(call, parts)
             first = yield from self._head(parts, call)
@@ -166,19 +165,19 @@ class Attempt:
             if streamed and (self._plan.guided or not request.stream):
                 raise UpstreamBroken("the model server answered with a stream that was not asked for")
             if streamed:
-                lane = ReplyLane(call, exchange.wait, self._reply, None if seen is None else seen.answer)
+                lane = ReplyLane(call, exchange.wait, self.reply, None if seen is None else seen.answer)
                 yield from self._live(parts, sent, lane)
                 return
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
                 raise UpstreamBroken("the model server streamed the first reply, but not the second")
-            whole = yield from self._beating(read_body(parts))
+            whole = yield from read_body(parts, beat=self._beat)
         # The steps below may block: repairing a long answer, counting reasoning tokens on the server, storing it.
         yield from self._exchange.wait.on_a_thread()
         if self._plan.guided:
             yield self._instead(whole)
             return
         answer, body = read_answer(whole)
-        self._reply.receive_answer(body, answer)
+        self.reply.receive_answer(body, answer)
         try:
             yield from self._ended()
         except InternalError:  # a crash never loses an answer (contract C6)
@@ -186,22 +185,12 @@ class Attempt:
                 raise
             yield body
 
-    @property
-    def calls(self) -> int:
-        """The number of calls in the reply so far."""
-        return self._engine.calls
-
-    @property
-    def withheld(self) -> bool:
-        """True if the end of the reply is withheld because another try may follow."""
-        return self.silence in self._keep_back
-
     def _instead(self, body: bytes) -> bytes:
         """Return the end of the earlier reply, with its broken call replaced by the call in this answer."""
         assert self._earlier is not None, "a guided try follows an earlier one"
         answer = read_whole(body)
         self.handover = EarlierTry(as_object(answer.get("usage")))
-        self._call = guided_call(answer, self._engine, self._plan.guided)
+        self._call = guided_call(answer, self.engine, self._plan.guided)
         return self._earlier.end_with(self._call, as_object(answer.get("usage")))
 
     @property
@@ -213,30 +202,25 @@ class Attempt:
 
     def end_after_all(self) -> bytes:
         """Return the withheld end of the reply: no other try replaced it."""
-        return self._with_end(self._reply.end_after_all() if self._reply.withheld else b"")
+        return self._with_end(self.reply.end_after_all() if self.reply.withheld else b"")
 
     def _with_end(self, end: bytes) -> bytes:
         """Return all unsent bytes. Raises the error if the end could not be written."""
-        if self._reply.failure is not None:
-            raise self._reply.failure
+        if self.reply.failure is not None:
+            raise self.reply.failure
         return self._unsent + end
 
     def end_with(self, call: Call, usage: JsonObject) -> bytes:
         """Return the end of the reply with `call` in place of the broken call. `usage` is that of the second try."""
-        return self._with_end(self._reply.end_with(call, summed(self.handover.usage, usage)))
-
-    @property
-    def broken(self) -> Text | None:
-        """The unreadable call at the end of the reply, if it is the reason for another try."""
-        return self._engine.broken_call if self.silence is Why.BROKEN else None
+        return self._with_end(self.reply.end_with(call, summed(self.handover.usage, usage)))
 
     def let_go(self) -> None:
         """Release all held text as text."""
-        self._unsent += self._reply.let_go()
+        self._unsent += self.reply.let_go()
 
     def fail(self, error: ProxyError) -> bytes:
         """Return the end of a stream that failed: unsent bytes, held text and the error event."""
-        return self._unsent + self._reply.fail(error)
+        return self._unsent + self.reply.fail(error)
 
     def note(self) -> None:
         """Record the results of this try in the outcome."""
@@ -244,22 +228,22 @@ class Attempt:
         broken, earlier = None, None
         if outcome.again is Why.BROKEN:
             earlier = self._earlier
-            broken = (earlier or self)._engine.broken_call
+            broken = (earlier or self).engine.broken_call
         again: tuple[Repair, ...] = ()
         if outcome.again is not None:
             why, said = f"{outcome.again.value}; the request was sent again", ("", "", "")
             if broken is not None:
                 said = (broken.text, "" if self._call is None else self._call.arguments, broken.broken)
             again = (Repair(FIX, said[0], said[1], why, said[2]),)
-        before = () if earlier is None else earlier._engine.audit
-        engine, tally, refusals = self._engine, self._tally, self._engine.refusals
+        before = () if earlier is None else earlier.engine.audit
+        engine, tally, refusals = self.engine, self._tally, self.engine.refusals
         outcome.healed = self._up.healed
         outcome.audit = (*outcome.request_audit, *self._up.healed, *before, *again, *engine.audit)
         outcome.calls, outcome.refusals, outcome.empty_calls = engine.calls, refusals, engine.empty_calls
         outcome.notations, outcome.invalid, outcome.cut = tally.notations, tally.invalid, tally.cut(refusals)
         outcome.called = tally.called
         outcome.tokens = tokens_of(self.handover_of_all.usage)
-        outcome.swallowed = self._reply.swallowed
+        outcome.swallowed = self.reply.swallowed
 
     def _head(self, parts: Iterator[bytes | None], call: UpstreamCall) -> Generator[bytes, None, bytes]:
         """Wait for the response head, yielding heartbeats, and return the first part of the body.
@@ -273,7 +257,8 @@ class Attempt:
                 break
             yield self._beat()
         if call.status != 200:
-            body = yield from self._beating(read_body(chain((first,), parts), MAX_ERROR_BODY, strict=False))
+            parts = chain((first,), parts)
+            body = yield from read_body(parts, MAX_ERROR_BODY, strict=False, beat=self._beat)
             raise error_of_response(call, body, self._exchange.secrets)
         if self._plan.learnt:
             # Another worker may hold the lock of the shared state.
@@ -284,7 +269,7 @@ class Attempt:
 
     def _live(self, parts: Iterator[bytes | None], sent: float, lane: ReplyLane) -> Iterator[bytes]:
         """Yield the client's bytes for a stream as its parts arrive. `sent` is the time the request was sent."""
-        reply, wait, arrived = self._reply, self._exchange.wait, False
+        reply, wait, arrived = self.reply, self._exchange.wait, False
         for part in parts:
             beat = b""
             if part and not arrived:
@@ -308,17 +293,17 @@ class Attempt:
 
     def _ended(self) -> Iterator[bytes]:
         """Yield the end of the client's bytes, unless it is withheld, after all of the reply has arrived."""
-        reply, wait = self._reply, self._exchange.wait
-        if self._engine.wants_count:
+        reply, wait = self.reply, self._exchange.wait
+        if self.engine.wants_count:
             yield from wait.on_a_thread()
-            self._engine.counted(self._exchange.count(self._thoughts_before + self._engine.thoughts))
+            self.engine.thought_tokens = self._exchange.count(self._thoughts_before + self.engine.thoughts)
         if reply.ends_long:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
         self._unsent += reply.finish()
         if reply.failure is not None:
             raise reply.failure
-        self.silence, self.handover = reply.silence, reply.handover
+        self.handover = reply.handover
         if reply.started or not reply.withheld:
             yield self._ready(ended=True)
 
@@ -329,7 +314,7 @@ class Attempt:
 
     def _read(self, part: bytes) -> Iterator[bytes]:
         """Read one part of the body in time slices, so that other streams get their turn in between."""
-        reply = self._reply
+        reply = self.reply
         if reply.takes_long(part):
             yield from self._exchange.wait.on_a_long_step()
             self._unsent += reply.receive(part, never_enough)
@@ -344,7 +329,7 @@ class Attempt:
 
     def _ready(self, *, ended: bool = False) -> bytes:
         """Return the bytes to send to the client now. A role-only chunk waits for the next chunk."""
-        if not (self._unsent and (self._reply.started or ended)):
+        if not (self._unsent and (self.reply.started or ended)):
             return b""
         self.said = Said.CONTENT
         data, self._unsent = self._unsent, b""
@@ -359,21 +344,11 @@ class Attempt:
         wait.wrote()
         self.said = max(self.said, Said.HEARTBEAT)
         self._exchange.outcome.heartbeats += 1
-        return self._reply.heartbeat()
-
-    def _beating(self, reading: Generator[None, None, bytes]) -> Generator[bytes, None, bytes]:
-        """Yield heartbeats until `reading` is finished, then return its result."""
-        while True:
-            try:
-                next(reading)
-            except StopIteration as done:
-                data: bytes = done.value
-                return data
-            yield self._beat()
+        return self.reply.heartbeat()
 
     def _limit_hold(self) -> None:
         """Release text that has been held for longer than `hold_timeout` (contract C2)."""
-        reply, wait, now, bound = self._reply, self._exchange.wait, time.monotonic(), self._exchange.hold_timeout
+        reply, wait, now, bound = self.reply, self._exchange.wait, time.monotonic(), self._exchange.hold_timeout
         if not reply.held:
             wait.held_since = NEVER
         elif wait.held_since == NEVER:
@@ -395,7 +370,7 @@ class ReplyLane:
     def __init__(self, call: UpstreamCall, wait: AnswerWait, reply: StreamReply, excerpt: Excerpt | None) -> None:
         self._call = call
         self._wait = wait
-        self._reply = reply
+        self.reply = reply
         self._excerpt = excerpt
         self._is_compressed = bool(call.coding)
 
@@ -403,14 +378,14 @@ class ReplyLane:
         """Open the lane and return True if text may now pass unread, or wait with a held call."""
         if self._is_compressed or not self._wait.may_pass:
             return False
-        return self._reply.open_lane()
+        return self.reply.open_lane()
 
     def __call__(self) -> bytes | None:
         """Return the next bytes for the client: b"" if there are none, None if the generator must read them."""
         body = self._call.look()
         if not body:
             return body
-        leaving = self._reply.pass_by(body)
+        leaving = self.reply.pass_by(body)
         if leaving is None:
             return None
         self._call.take()

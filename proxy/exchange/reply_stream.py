@@ -23,8 +23,9 @@ from proxy.engine.events import (
 )
 from proxy.engine.lane import Lane, unescaped
 from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBroken
+from proxy.exchange.outcome import tokens_of
 from proxy.exchange.plan import Why
-from proxy.exchange.second_try import ContentLevel, EarlierTry, ReplyContent, envelope_of, events_instead
+from proxy.exchange.second_try import EarlierTry, ReplyContent, envelope_of, events_instead
 from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in
 from proxy.limits import MAX_EVENT
 
@@ -184,9 +185,9 @@ class StreamReply:
         self._earlier = earlier
         self._listener = listener
         self._ending: tuple[Event, ...] = ()
-        # The events of a whole answer, or None for a stream.
+        # The events of a whole answer, or None for a stream, and the start of a stream made from it.
         self._answered: tuple[Event, ...] | None = None
-        self._choices = 0
+        self._begun = b""
         self.silence: Why | None = None
         self.started = False
         self.failure: ProxyError | None = None
@@ -204,7 +205,7 @@ class StreamReply:
     @property
     def swallowed(self) -> bool:
         """True for a finished reply that used tokens but has no content: the server may have swallowed a call."""
-        return self.done and self._content.used_without_a_word(EarlierTry(self._usage).tokens)
+        return self.done and self._content.used_without_a_word(tokens_of(self._usage).get("completion", 0))
 
     @property
     def withheld(self) -> bool:
@@ -328,7 +329,7 @@ class StreamReply:
             self._writer.observe_chunk(lane.held)
             return self._written(self._guarded(lambda: self._engine.hold(lane, chunks)))
         text = b"".join(texts)
-        if self._content.level is not ContentLevel.ANSWER:
+        if not self._content.answered:
             self._content.observe(lane.events(text))
         if teller is not None:
             teller.record(lane.events(text))
@@ -370,9 +371,9 @@ class StreamReply:
         joined = None if self._earlier is None else self._earlier.joined(answer)
         if joined is not None:
             body, answer = dump_json(joined), joined
-        self._choices = len(objects_in(answer["choices"]))
         self._content.observe_body(answer)
         self._writer.observe_chunk(Chunk(answer, body, streamed=False))
+        self._begun = self._writer.begin(len(objects_in(answer["choices"])))
         usage = as_object(answer.get("usage"))
         chunks = [as_chunk({key: value for key, value in answer.items() if key != "usage"})]
         if usage:
@@ -387,10 +388,8 @@ class StreamReply:
         written = self._leave_lane() + self._rest()
         if self.failure is not None:
             return written
-        if self._answered is not None:
-            written += self._writer.begin(self._choices)
         if self._state is _READING:
-            written += self._written(self._last_events())
+            written += self._begun + self._written(self._last_events())
         if self.withheld:
             return written
         written += self._end()
@@ -438,7 +437,7 @@ class StreamReply:
         self._content.observe(events)
         if self._state is _READING:
             self._state = State.ENDED
-            tokens, engine = EarlierTry(self._usage).tokens, self._engine
+            tokens, engine = tokens_of(self._usage).get("completion", 0), self._engine
             self.silence = self._content.why_again(tokens, engine.broken_call, in_thought=engine.ends_in_thought)
         if self.withheld:
             return self._without_end(events)

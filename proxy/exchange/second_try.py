@@ -180,12 +180,6 @@ class EarlierTry:
     envelope: JsonObject = field(default_factory=dict)
     thought: bool = False
 
-    @property
-    def tokens(self) -> int:
-        """The number of completion tokens, or 0 if the server does not report it."""
-        used = self.usage.get("completion_tokens")
-        return used if isinstance(used, int) else 0
-
     def joined(self, body: JsonObject) -> JsonObject | None:
         """Return a chunk or answer of the second try as part of the joined reply, or None if it needs no change."""
         changed: JsonObject = {**body, **{key: value for key, value in self.envelope.items() if key in body}}

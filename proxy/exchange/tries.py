@@ -48,7 +48,7 @@ def run_exchange(exchange: Exchange) -> Generator[bytes, None, None]:
                 plan = again
                 continue
             if failure is None:
-                if attempt.withheld:
+                if attempt.reply.withheld:
                     yield from attempt.before_it_is_stored()
                     yield attempt.end_after_all()
                 return
@@ -71,8 +71,9 @@ def _next_try(
 ) -> Generator[bytes, None, Plan | None]:
     """Return the plan of another try, or None. Yields to move to a thread if the decision may block."""
     if failure is None:
-        why, broken = attempt.silence, attempt.broken
-        ended = Ended(None, why, "" if broken is None else broken.broken, attempt.calls, attempt.withheld)
+        reply, engine = attempt.reply, attempt.engine
+        why, broken = reply.silence, engine.broken_call
+        ended = Ended(None, why, "" if broken is None else broken.broken, engine.calls, reply.withheld)
         may_block = why in exchange.retries.again
     else:
         ended = Ended(failure)

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from proxy.errors import ENDING, ClientGone, ProxyError, Unavailable, UpstreamTimeout
-from proxy.upstream.client import UpstreamCall, Waiting
+from proxy.upstream.client import UpstreamCall
 
 
 class HasDescriptor(Protocol):
@@ -118,11 +118,8 @@ class AnswerWait:
         """Prepare for another response: clear what was set for the earlier one."""
         self._alarm = self._end = self.held_since = NEVER
 
-    def connecting(self) -> Waiting:
-        """Return the options for opening a connection. Other requests may compute while this one connects."""
-        return Waiting(begins=self._give_way)
-
-    def _give_way(self) -> None:
+    def give_way(self) -> None:
+        """Let another request compute while this one waits, for a connection or a response."""
         if self._turn is not None:
             self._turn.give_back()
 
@@ -309,7 +306,7 @@ class AnswerWait:
             now = time.monotonic()
             seconds = 0.0 if ready else max(0.0, self.deadline - now)
             pause = min(seconds, _LONGEST_PAUSE, _PAUSE_SHARE * max(0.0, now - self.held_since))
-            self._give_way()
+            self.give_way()
             found = others.poll(int(pause * 1000)) if pause >= 0.001 else []
             # Rounded up: a poll that returns a little early would spin.
             found = found or poll.poll(int(seconds * 1000) + 1 if seconds else 0)

@@ -14,11 +14,11 @@ import re
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 import h11
 import requests
@@ -239,16 +239,6 @@ class ServerOptions:
     via: str = ""
 
 
-class Waiting(NamedTuple):
-    """Maximum seconds to wait for a connection, and a function to call before each wait."""
-
-    seconds: float = math.inf
-    begins: Callable[[], object] = lambda: None
-
-
-USUAL = Waiting()
-
-
 class ModelServer:
     """Opens calls to one model server. Safe to share between threads."""
 
@@ -258,20 +248,20 @@ class ModelServer:
         self._pool: Any = None
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, seconds: float = math.inf
     ) -> UpstreamCall:
         """Connect and send a request, without waiting for the response.
 
-        `path` is a constant of the proxy, never the client's. Raises UpstreamUnreachable or UpstreamSlow if no
-        connection could be made (nothing was sent), Unavailable if no file descriptor is left for one, UpstreamTimeout
-        or UpstreamBroken otherwise.
+        `path` is a constant of the proxy, never the client's. `seconds` limits the wait for a connection, as the
+        options' `connect_timeout` does. Raises UpstreamUnreachable or UpstreamSlow if no connection could be made
+        (nothing was sent), Unavailable if no file descriptor is left for one, UpstreamTimeout or UpstreamBroken
+        otherwise.
         """
         sent = {"User-Agent": SKIP_HEADER, **headers, "Accept-Encoding": "identity"}
         if self.target.via:
             sent["Via"] = ", ".join(filter(None, (headers.get("Via"), f"1.1 {self.target.via}")))
-        waiting.begins()
         try:
-            return UpstreamCall(self._sent(method, path, sent, body, waiting.seconds))
+            return UpstreamCall(self._sent(method, path, sent, body, seconds))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._mapped(error) from error
 

@@ -15,7 +15,7 @@ from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import ERROR, PASSED, response_headers
-from proxy.upstream.client import ModelServer, UpstreamCall, Waiting
+from proxy.upstream.client import ModelServer, UpstreamCall
 
 _MAX_QUOTED = 300
 # Content codings that are decoded.
@@ -119,9 +119,13 @@ def decoded(
 
 
 def read_body(
-    parts: Iterable[bytes | None], limit: int = MAX_ANSWER, *, strict: bool = True
-) -> Generator[None, None, bytes]:
-    """Return all parts joined. Yield for each part that is None.
+    parts: Iterable[bytes | None],
+    limit: int = MAX_ANSWER,
+    *,
+    strict: bool = True,
+    beat: Callable[[], bytes] = lambda: b"",
+) -> Generator[bytes, None, bytes]:
+    """Return all parts joined. Yield `beat()` for each part that is None.
 
     Raises UpstreamBroken if the body exceeds the limit or breaks off. Without `strict`, returns the bytes received so
     far instead.
@@ -131,7 +135,7 @@ def read_body(
     try:
         for part in parts:
             if part is None:
-                yield
+                yield beat()
                 continue
             received.append(part)
             size += len(part)
@@ -162,7 +166,7 @@ def fetch(
     Raises an UpstreamError if there is no response.
     """
     wait = AnswerWait(None, Timeouts(seconds))
-    with upstream.open("GET", path, headers, waiting=Waiting(seconds)) as call:
+    with upstream.open("GET", path, headers, seconds=seconds) as call:
         wait.alarm(time.monotonic() + seconds)
         whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
         try:

@@ -123,7 +123,8 @@ def _ask(server: ModelServer, headers: Mapping[str, str], path: str, data: bytes
     """
     ctx, method = request_context(), "GET" if data is None else "POST"
     wait = ctx.wait(Timeouts(_SECONDS, until_complete=True))
-    with server.open(method, path, headers, data, wait.connecting()) as call:
+    wait.give_way()
+    with server.open(method, path, headers, data) as call:
         body = whole_body(call, wait)
         if call.status in (401, 403) or (method == "GET" and call.status != 200):
             raise error_of_response(call, body, ctx.secrets)
@@ -152,7 +153,8 @@ def passed(path: str, model: str | None = None) -> Response:
     if not _QUERY.fullmatch(query):
         raise BadRequest("the query of the URL contains invalid characters")
     target = f"{path}?{query}" if query else path
-    call = model_server(ctx, model).open(method, target, headers, data, wait.connecting())
+    wait.give_way()
+    call = model_server(ctx, model).open(method, target, headers, data)
     try:
         answer = pass_through(call, wait)
         if answer.status >= 400:

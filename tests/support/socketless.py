@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from proxy.errors import ProxyError
 from proxy.json import JsonObject, as_object, load_json
-from proxy.upstream.client import USUAL, ModelServer, ServerOptions, UpstreamCall, Waiting
+from proxy.upstream.client import ModelServer, ServerOptions, UpstreamCall
 
 # The answer to a path and a body: a status and a body, or an error to raise.
 Made = tuple[int, bytes] | ProxyError
@@ -54,7 +55,7 @@ class Socketless(ModelServer):
         self.headers: dict[str, str] = {}
 
     def open(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, waiting: Waiting = USUAL
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, seconds: float = math.inf
     ) -> UpstreamCall:
         """Return the call with its answer, or raise the error given in its place."""
         asked = as_object(load_json(body)) if body else {}

@@ -29,9 +29,15 @@ def policy(which: Tool | None, **given: Any) -> Policy:
     return Policy(parts, frozenset(which.required) if which else frozenset(), **given)
 
 
+def begun(policy: Policy) -> Arguments:
+    arguments = Arguments()
+    arguments.begin(policy)
+    return arguments
+
+
 def fed(cut: list[str], which: Tool | None, **given: Any) -> tuple[str, Arguments]:
     """What left; at every step it is a prefix of the text."""
-    arguments = Arguments(policy(which, **given))
+    arguments = begun(policy(which, **given))
     left = ""
     for part in cut:
         left += arguments.feed(part)
@@ -344,7 +350,7 @@ def test_c4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner:
 
 
 @pytest.mark.parametrize(
-    ("name", "begun", "left"),
+    ("name", "text", "left"),
     [
         ("bash", '{"command": "l', '{"command": "l'),
         ("functions.bash:0", '{"command": "l', '{"command": "l'),
@@ -354,8 +360,8 @@ def test_c4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner:
         ("bash<arg_key>command", '{"command": "l', ""),
     ],
 )
-def test_the_policy_of_a_call_is_its_tool_s(name: str, begun: str, left: str) -> None:
+def test_the_policy_of_a_call_is_its_tool_s(name: str, text: str, left: str) -> None:
     """A name that goes on behind a tool's may hold the arguments."""
     made = policy_of(Repairer(offered(), rules.Policy()), name, hold=False)
-    assert Arguments(made).feed(begun) == left
-    assert Arguments(policy_of(Repairer(offered(), rules.Policy()), name, hold=True)).feed(begun) == ""
+    assert begun(made).feed(text) == left
+    assert begun(policy_of(Repairer(offered(), rules.Policy()), name, hold=True)).feed(text) == ""
