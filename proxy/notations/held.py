@@ -333,10 +333,9 @@ class HeldText(Stream):
         self._no_calls |= (end < 0 or reader.broken) and reader.deep and kind is not Kind.FIRST
         self._refuse(end)
         self.pos = max(self.pos, reader.run_end)
-        if kind in (Kind.FIRST, Kind.WEAK):
-            # A failed row may contain wrapped calls, but not inside its first call.
-            self.pos = max(self.pos, refusal.first_end)
-        elif end >= 0:
+        # A failed row may contain wrapped calls, but not inside its first call.
+        end = refusal.first_end if kind in (Kind.FIRST, Kind.WEAK) else end
+        if end >= 0:
             # The last token of any message may end the reply.
             token = len("<|call|>") if self.text.endswith("<|call|>", start, end) else 0
             self.pos = max(self.pos, end - token)

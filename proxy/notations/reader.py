@@ -301,17 +301,18 @@ class CallReader(ArgumentReader):
         calls, at = self.body(at, opener, depth)
         at = source.blanks(at)
         while at < source.size and not source.starts("```", at) and not self.is_left(at):
-            if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
+            if text[at] not in ",;{[<" and not (text[at].isalpha() and (self.code or not alone)):
                 break
             self.row_begun = True
             more, at = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
             return calls, at + 3
-        over = at == source.size or (alone and self.is_left(at))
+        code = alone and text[source.blanks(pos)].isalpha()
+        over = at == source.size or (alone and not code and self.is_left(at))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at
-        if at < source.size and self.closer(at, opener) >= 0:
+        if at < source.size and not code and self.closer(at, opener) >= 0:
             return calls, at
         raise NoCall("the end of the fence was expected")
 
