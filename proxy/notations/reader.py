@@ -308,8 +308,9 @@ class CallReader(ArgumentReader):
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
             return calls, at + 3
-        code = alone and text[source.blanks(pos)].isalpha()
-        over = at == source.size or (alone and not code and self.is_left(at))
+        # After Python code, a closing tag belongs to other text.
+        code = alone and text[calls[-1].end - 1] == ")"
+        over = at == source.size or (alone and bool(self.ends_turn(at) if code else self.is_left(at)))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at
         if at < source.size and not code and self.closer(at, opener) >= 0:
