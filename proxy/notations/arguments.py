@@ -63,27 +63,16 @@ MAX_ENVELOPES = 5
 
 
 class ArgumentReader(TagReader):
-    """Reader of calls without tags.
-
-    After a read, `astray` is true if the incomplete call names a tool that is not offered, and `offered` is true if an
-    offered tool was named.
-    """
+    """Reader of calls without tags."""
 
     def __init__(self, source: Source, tools: ToolSet) -> None:
         super().__init__(source, tools)
-        self.astray = self.offered = False
         # `positional`: accept a single positional argument in a Python call. `code`: Python calls need no wrapper.
         self.positional = self.code = False
         # `delimited`: strings delimited by tokens were read. `row_begun`: the row already has a call.
         self.delimited = self.row_begun = False
         # `_strict`: try strict JSON first. `_read_value`: a value was read.
         self._strict, self._read_value = True, False
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the offered tool with this name."""
-        tool = self.tools.resolve(name)
-        self.astray, self.offered = tool is None, self.offered or tool is not None
-        return tool
 
     # -- JSON -------------------------------------------------------------------------------------------------------
 
