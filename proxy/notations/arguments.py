@@ -36,10 +36,11 @@ _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
 )
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
-_PRINTED = regex.compile(r"print\(\s*(?=default_api\.)")
+_PRINTED = regex.compile(r"print\(\s{0,200}(?=default_api\.)")
 # A name before the word `json`, and one after the word `function`.
 _GLUED = regex.compile(
-    r"(?:functions\.)?(?P<N>[A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s*(?=[{`])|function(?P<F>[\w-]{1,128})\s*(?=```)"
+    r"(?:functions\.)?(?P<N>[A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s{0,200}(?=[{`])"
+    r"|function(?P<F>[\w-]{1,128})\s{0,200}(?=```)"
 )
 _NAME_GOES_ON = re.compile(r":\w*")
 _CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
