@@ -36,6 +36,12 @@ _CALL_WORDS = frozenset(
     (*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, *n.BESIDE_WORDS, "role", "content", "response")
 )
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
+_PRINTED = regex.compile(r"print\(\s{0,200}(?=default_api\.)")
+# A name before the word `json`, and one after the word `function`.
+_GLUED = regex.compile(
+    r"(?:functions\.)?(?P<N>[A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s{0,200}(?=[{`])"
+    r"|function(?P<F>[\w-]{1,128})\s{0,200}(?=```)"
+)
 _NAME_GOES_ON = re.compile(r":\w*")
 _CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
 _KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
@@ -58,27 +64,16 @@ MAX_ENVELOPES = 5
 
 
 class ArgumentReader(TagReader):
-    """Reader of calls without tags.
-
-    After a read, `astray` is true if the incomplete call names a tool that is not offered, and `offered` is true if an
-    offered tool was named.
-    """
+    """Reader of calls without tags."""
 
     def __init__(self, source: Source, tools: ToolSet) -> None:
         super().__init__(source, tools)
-        self.astray = self.offered = False
-        # `positional`: accept a single positional argument in a Python call. `exact`: reject inexact Python strings.
-        self.positional = self.exact = False
+        # `positional`: accept a single positional argument in a Python call. `code`: Python calls need no wrapper.
+        self.positional = self.code = False
         # `delimited`: strings delimited by tokens were read. `row_begun`: the row already has a call.
         self.delimited = self.row_begun = False
         # `_strict`: try strict JSON first. `_read_value`: a value was read.
         self._strict, self._read_value = True, False
-
-    def tool(self, name: str) -> Tool | None:
-        """Return the offered tool with this name."""
-        tool = self.tools.resolve(name)
-        self.astray, self.offered = tool is None, self.offered or tool is not None
-        return tool
 
     # -- JSON -------------------------------------------------------------------------------------------------------
 
@@ -184,6 +179,15 @@ class ArgumentReader(TagReader):
             pos = source.blanks(pos + 5)
         elif source.text.startswith(":", pos):
             pos += 1
+        if printed := source.match(_PRINTED, pos):
+            calls, at = self.named(printed.end(), opener, names + 1)
+            if not source.starts(")", source.blanks(at)):
+                raise NoCall("an end of the brackets was expected")
+            calls[0].start = start
+            return calls, source.blanks(at) + 1
+        glued = source.match(_GLUED, pos) if opener is None else None
+        if glued and self.tools.resolve(name := glued["N"] or glued["F"]):
+            return self.arguments(source.blanks(glued.end()), name, start)
         found = source.match(n.NAME, pos)
         if not found:
             raise NoCall("the name of a tool was expected")
@@ -261,9 +265,9 @@ class ArgumentReader(TagReader):
             end = source.blanks(end_of(_LEFT_BRACKETS, source.text, read.end))
             return read._replace(end=end + 3 if source.starts("```", end) else end)
         if sign == "(":
-            if opener is NO_OPENER and not self.exact:
+            if opener is NO_OPENER and not self.code:
                 raise NoCall("code")
-            return JsonArguments(*self.parenthesised(at, tool, python=not gemma))
+            return JsonArguments(*self.parenthesised(at, tool, python=not gemma, exact=alone))
         pair = opener and opener.tag and tool and sign and sign != "`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
             return JsonArguments(*self.tag_values(at, tool))
@@ -273,8 +277,13 @@ class ArgumentReader(TagReader):
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True) -> tuple[JsonObject, int]:
-        """Return arguments in parentheses, as Python keywords or as one object, and their end."""
+    def parenthesised(
+        self, at: int, tool: Tool | None, *, python: bool = True, exact: bool = False
+    ) -> tuple[JsonObject, int]:
+        """Return arguments in parentheses, as Python keywords or as one object, and their end.
+
+        `exact`: reject inexact Python strings.
+        """
         source, schema = self.source, schema_of(tool)
         literals = PythonLiterals(source, schema)
         literals.python = python
@@ -292,7 +301,7 @@ class ArgumentReader(TagReader):
         literals.check()
         if literals.completed:
             raise NoCall("brackets without their end")
-        if literals.marks_told and self.exact:
+        if literals.marks_told and exact:
             raise NoCall("a string may end elsewhere")
         return _typed(arguments, tool, literals.bares), end
 

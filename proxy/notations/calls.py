@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from proxy.json import Json, JsonObject, read_json
 from proxy.notations.source import NoCall
 from proxy.notations.strings import NOT_ODD, Oddity
-from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS
+from proxy.notations.tables import ARGUMENT_WORDS, BESIDE_WORDS, LIST_WORDS, NAME_WORDS, NO_CLOSER
 from proxy.notations.toolset import Tool, ToolSet
 
 # Maximum nesting of lists and envelopes.
@@ -61,17 +61,19 @@ class Call:
 class Opener:
     """The opener of a wrapper: `text`, which ends at `end`.
 
-    `tag`: it is a tag. `name` is the tool's name in it. `no_closer`: a complete call needs no closer. `weak`: it is
-    only weak evidence of a call.
+    `tag`: it is a tag. `name` is the tool's name in it.
     """
 
     end: int
     closers: tuple[str, ...] = ()
     tag: bool = False
     name: str = ""
-    no_closer: bool = False
-    weak: bool = False
     text: str = ""
+
+    @property
+    def no_closer(self) -> bool:
+        """True if a complete call needs no closer."""
+        return self.text in NO_CLOSER
 
 
 class JsonArguments(NamedTuple):
@@ -83,7 +85,7 @@ class JsonArguments(NamedTuple):
     odd: frozenset[Oddity] = NOT_ODD
 
 
-NO_OPENER = Opener(0, weak=True)
+NO_OPENER = Opener(0)
 # Calls, and the position after them.
 ReadCalls: TypeAlias = tuple[list[Call], int]
 

@@ -18,7 +18,7 @@ from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, e
 from proxy.notations.stream import Channel, Found, Piece, Stream
 from proxy.notations.tags import CALL_TAG
 from proxy.notations.thoughts import Thoughts, marks_of
-from proxy.notations.toolset import ToolSet
+from proxy.notations.toolset import Tool, ToolSet
 
 # Read held text again once it has grown by this many characters, or by an eighth.
 LITTLE = 64
@@ -134,9 +134,9 @@ class HeldText(Stream):
         if self._begun_by_prompt:
             self._thought = OpenThought(self._marks.closers[self._begun_by_prompt], True, True, True)
 
-    def _reader(self, *, final: bool | None = None) -> RowReader:
+    def _reader(self) -> RowReader:
         """Return a reader of the text that has arrived."""
-        return RowReader(Source(self.text, self.final if final is None else final), self._tools)
+        return RowReader(Source(self.text, self.final), self._tools)
 
     def _hold(self, at: int, kind: Kind) -> None:
         """Hold the text from a position: a call may begin there."""
@@ -322,7 +322,7 @@ class HeldText(Stream):
             self.leave(end)
             self.restart(end)
             return True
-        if not empty and self._is_broken(start, refusal):
+        if not empty and self._is_broken(start, reader.offered, refusal):
             self._no_calls = kind is Kind.STRONG or (end < 0 and reader.deep)
             return True
         if isinstance(refusal, Listing):
@@ -332,10 +332,9 @@ class HeldText(Stream):
         self._no_calls |= (end < 0 or reader.broken) and reader.deep and kind is not Kind.FIRST
         self._refuse(end)
         self.pos = max(self.pos, reader.run_end)
-        if kind in (Kind.FIRST, Kind.WEAK):
-            # A failed row may contain wrapped calls, but not inside its first call.
-            self.pos = max(self.pos, refusal.first_end)
-        elif end >= 0:
+        # A failed row may contain wrapped calls, but not inside its first call.
+        end = refusal.first_end if kind in (Kind.FIRST, Kind.WEAK) else end
+        if end >= 0:
             # The last token of any message may end the reply.
             token = len("<|call|>") if self.text.endswith("<|call|>", start, end) else 0
             self.pos = max(self.pos, end - token)
@@ -402,7 +401,7 @@ class HeldText(Stream):
 
     # -- a call that cannot be read ---------------------------------------------------------------------------------
 
-    def _is_broken(self, start: int, refusal: NoCall) -> bool:
+    def _is_broken(self, start: int, tool: Tool | None, refusal: NoCall) -> bool:
         """Return whether the model meant a call here that cannot be read.
 
         It must be a wrapper around an offered name at the start of a line, outside code, quotations, listings and
@@ -417,10 +416,10 @@ class HeldText(Stream):
         prose = self.prose
         if prose.line.strip() or prose.in_code() or prose.indented() or prose.open_container():
             return False
-        if _DEFINES.search(self.text, start):
+        if _DEFINES.search(self.text, start) or tool is None:
             return False
-        self._broken_tool = self._reader(final=True).named_tool(start)
-        return bool(self._broken_tool)
+        self._broken_tool = tool.name
+        return True
 
     def _read_broken(self) -> bool:
         """Wait for the text after an unreadable call. Report the call if only its closers follow."""

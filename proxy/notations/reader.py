@@ -11,31 +11,20 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
-from proxy.notations.raw_values import CLOSING_TOKENS, Level
+from proxy.notations.raw_values import Level
 from proxy.notations.signs import MAX_WRAPPERS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
-from proxy.notations.tags import (
-    CALL_END,
-    CALL_TAG,
-    VALUE_END,
-    WRAPPER_END,
-    WRAPPER_TAG,
-    spelling,
-)
+from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG, spelling
 from proxy.notations.toolset import ToolSet
 
-OPENERS, CLOSERS = Tokens(n.TOKENS), Tokens(CLOSING_TOKENS)
+OPENERS = Tokens(n.TOKENS)
 _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
 _WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
-# Places for the name at the start of a call in a wrapper.
-_HEAD_NAME = re.compile(
-    r"""(?:["']?(?:name|tool_name|function|tool|action)["']?\s*[:=]\s*["']?|to=|\A\W{0,20}(?!name|tool_name|function|tool|action))([A-Za-z_][\w.-]{0,160})"""
-)
-# Maximum number of surplus closing brackets in a wrapper, and maximum length of the start of a call.
-MAX_BRACKETS, MAX_HEAD = 2, 300
+# Maximum number of surplus closing brackets in a wrapper.
+MAX_BRACKETS = 2
 _HEADER = regex.compile(
     r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*"
     r"(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)"
@@ -70,32 +59,12 @@ class CallReader(ArgumentReader):
         """Return the wrapper opener at a position, or None."""
         source = self.source
         if token := source.token(OPENERS, pos):
-            no_closer, weak = token in n.NO_CLOSER, token in n.WEAK_TOKENS
-            return Opener(pos + len(token), n.TOKENS[token], no_closer=no_closer, weak=weak, text=token)
+            return Opener(pos + len(token), n.TOKENS[token], text=token)
         found = source.match(WRAPPER_TAG, pos) if source.text.startswith(("<", "]"), pos) else None
         if not found:
             return None
         name = _WRAPPER_NAME.search(found.group())
         return Opener(found.end(), tag=True, name=name.group(1) if name else "", text=found.group())
-
-    def closer(self, pos: int, opener: Opener) -> int:
-        """Return the position after a wrapper's closer, or -1."""
-        for token in opener.closers:
-            if self.source.starts(token, pos):
-                return pos + len(token)
-        if not self.source.text.startswith(("<", "]"), pos):
-            return -1
-        if found := self.source.match(WRAPPER_END, pos, ends=True):
-            return found.end()
-        token = self.source.token(CLOSERS, pos)
-        return pos + len(token) if token else -1
-
-    def named_tool(self, pos: int) -> str:
-        """Return the offered tool named at the start of a wrapped call, or an empty one."""
-        opener = self.opener(pos)
-        start = opener.end if opener else pos
-        heads = _HEAD_NAME.finditer(self.source.text[start : start + MAX_HEAD])
-        return next((tool.name for found in heads if (tool := self.tool(found.group(1)))), "")
 
     def read_strong(self, pos: int) -> ReadCalls:
         """Return the calls of the wrapper or message at a position, and their end.
@@ -231,7 +200,7 @@ class CallReader(ArgumentReader):
             raise empty
         for call in calls:
             call.unclosed = opener.no_closer and not closed
-        self.closed = (closed or opener.no_closer) and not opener.weak
+        self.closed = (closed or opener.no_closer) and opener.text not in n.WEAK_TOKENS
         return calls, at
 
     def _check_before(self, before: Call, at: int, opener: Opener) -> None:
@@ -301,17 +270,19 @@ class CallReader(ArgumentReader):
         calls, at = self.body(at, opener, depth)
         at = source.blanks(at)
         while at < source.size and not source.starts("```", at) and not self.is_left(at):
-            if text[at] not in ",;{[<" and (alone or not text[at].isalpha()):
+            if text[at] not in ",;{[<" and not (text[at].isalpha() and (self.code or not alone)):
                 break
             self.row_begun = True
             more, at = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
             calls, at = calls + more, source.blanks(at)
         if source.starts("```", at):
             return calls, at + 3
-        over = at == source.size or (alone and self.is_left(at))
+        # After Python code, a closing tag belongs to other text.
+        code = alone and text[calls[-1].end - 1] == ")"
+        over = at == source.size or (alone and bool(self.ends_turn(at) if code else self.is_left(at)))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at
-        if at < source.size and self.closer(at, opener) >= 0:
+        if at < source.size and not code and self.closer(at, opener) >= 0:
             return calls, at
         raise NoCall("the end of the fence was expected")
 

@@ -235,6 +235,7 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
     return opens, closes
 
 
+@functools.lru_cache(maxsize=256)
 def family(style: str, keys: tuple[str, ...] = (), elements: tuple[str, ...] = ()) -> re.Pattern[str]:
     """Return the pattern of all tags in a call of one style. `elements` hold calls; the first of them is open."""
     opens, closes = _with_keys(style, keys)

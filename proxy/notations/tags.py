@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import html
 import re
 from abc import ABC, abstractmethod
@@ -13,8 +12,8 @@ from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.literals import element_value, literal, typed
-from proxy.notations.raw_values import KEY, Layout, Level, Mark, Marks, RawEnd, RawValue, ends_turn
-from proxy.notations.source import NeedMore, NoCall, Source, Torn
+from proxy.notations.raw_values import CLOSING_TOKENS, KEY, Layout, Level, Mark, Marks, RawEnd, RawValue, ends_turn
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator
 
@@ -26,6 +25,7 @@ VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternati
 TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
 # A closing tag of a wrapper, call or value.
 _ORPHAN = regex.compile(f"{n.WRAPPER_CLOSE}|{n.CALL_CLOSE}|{VALUE_END.pattern}")
+CLOSERS = Tokens(CLOSING_TOKENS)
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
@@ -38,7 +38,6 @@ _NAMED = re.compile(r"name\s*=")
 _NO_KEY = re.compile(r"[=<>\"'{}]")
 # Maximum length of an opening tag.
 MAX_TAG = 250
-_family = functools.lru_cache(maxsize=256)(n.family)
 
 
 class TagReader(ABC):
@@ -46,21 +45,14 @@ class TagReader(ABC):
 
     State after a read: `closed`, the wrapper or message is closed; `deep`, the unreadable text may contain anything, so
     calls in it do not count; `last`, the last value; `uneven`, the last value begins on a new line but its end tag does
-    not.
+    not; `offered`, the first tool that was named; `astray`, the last name is not that of an offered tool.
     """
 
     def __init__(self, source: Source, tools: ToolSet) -> None:
         self.source, self.tools, self.layout = source, tools, Layout()
         self.last: RawValue | None = None
-        self.uneven = self.deep = self.closed = False
-
-    @abstractmethod
-    def tool(self, name: str) -> Tool | None:
-        """Return the offered tool that a name refers to."""
-
-    @abstractmethod
-    def closer(self, pos: int, opener: Opener) -> int:
-        """Return the position after a wrapper's closer, or -1."""
+        self.offered: Tool | None = None
+        self.uneven = self.deep = self.closed = self.astray = False
 
     @abstractmethod
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
@@ -73,6 +65,24 @@ class TagReader(ABC):
     @abstractmethod
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
         """Return the arguments object of a call, and its end."""
+
+    def tool(self, name: str) -> Tool | None:
+        """Return the offered tool that a name refers to."""
+        tool = self.tools.resolve(name)
+        self.astray, self.offered = tool is None, self.offered or tool
+        return tool
+
+    def closer(self, pos: int, opener: Opener) -> int:
+        """Return the position after a wrapper's closer, or -1."""
+        for token in opener.closers:
+            if self.source.starts(token, pos):
+                return pos + len(token)
+        if not self.source.text.startswith(("<", "]"), pos):
+            return -1
+        if found := self.source.match(WRAPPER_END, pos, ends=True):
+            return found.end()
+        token = self.source.token(CLOSERS, pos)
+        return pos + len(token) if token else -1
 
     def ends_turn(self, pos: int) -> int:
         """Return the position after an end-of-turn token or a closing token, or 0."""
@@ -271,7 +281,7 @@ class TagReader(ABC):
         prefix = n.SEP if self.source.text.startswith(n.SEP, at) else ""
         if not prefix and (bars := _BARS.match(self.source.text, at)):
             prefix = bars.group(1)
-        return _FamilyMarks(self.source, _family(style, keys, elements), prefix, style == "pair")
+        return _FamilyMarks(self.source, n.family(style, keys, elements), prefix, style == "pair")
 
     def _typed(self, written: RawValue, end: RawEnd, style: str, *, unended: bool) -> Json:
         """Return a raw text as a value of the schema's type. Raise NoCall if it has another reading.

@@ -70,7 +70,8 @@ class _SchemaFixer:
     def apply(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Fix the members of a value, then the value itself, until no fix brings it closer to the schema."""
         self._remaining -= 1
-        if depth > MAX_DEPTH or self._remaining < 0 or not self._is_odd(value, schema):
+        odd = self._validator.violations(value, schema) or self._validator.unknown_keys(value, schema)
+        if depth > MAX_DEPTH or self._remaining < 0 or not odd:
             return value, ()
         now, steps = self._inside(value, schema, path, depth)
         best = self._validator.score(now, schema)
@@ -88,14 +89,8 @@ class _SchemaFixer:
                 now, best = result, reached
         return now, steps
 
-    def _is_odd(self, value: Json, schema: Schema) -> bool:
-        """Return whether the value violates the schema or has undeclared keys."""
-        return bool(self._validator.violations(value, schema) or self._validator.unknown_keys(value, schema))
-
     def _inside(self, value: Json, schema: Schema, path: str, depth: int) -> tuple[Json, tuple[Step, ...]]:
         """Fix the members or items of a value by their schemas."""
-        if not isinstance(value, dict | list) or not self._is_odd(value, schema):
-            return value, ()
         schemas, steps, fixed = self._validator.applied(value, schema), list[Step](), list[Json]()
         for key, member in members(value):
             fixed.append(member)
