@@ -64,7 +64,7 @@ class Refused:
 
 @dataclass(slots=True)
 class OpenThought:
-    """Open reasoning and its closers.
+    """Open reasoning and its closers. A reasoning field has none: all its text is reasoning.
 
     `first`: the reply began with it. `separated`: it is separated from the text. `prompted`: the prompt opened it.
     """
@@ -130,7 +130,7 @@ class HeldText(Stream):
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
         self._unknown = thoughts is not None and thoughts.unknown
         self._begun_by_prompt = thoughts.begun if thoughts else ""
-        self._thought: OpenThought | None = None
+        self._thought = OpenThought((), True) if self._channel is Channel.REASONING else None
         if self._begun_by_prompt:
             self._thought = OpenThought(self._marks.closers[self._begun_by_prompt], True, True, True)
 

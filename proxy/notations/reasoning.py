@@ -11,7 +11,6 @@ from proxy.notations import tables as n
 from proxy.notations.held import HeldText, Kind, OpenThought
 from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
-from proxy.notations.stream import Channel
 from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section
 
 # Maximum number of openers to try at the end of unclosed reasoning.
@@ -33,10 +32,10 @@ class ReasoningText(HeldText):
         if self._thought and self._thought.prompted and self.blank:
             self._skip_opener(self._thought)
         thought = self._thought
-        if thought is None and self._channel is Channel.CONTENT:
+        if thought is None:
             return True
-        found = self._end_of_thought(thought) if thought else None
-        if thought is None or found is None:
+        found = self._end_of_thought(thought)
+        if found is None:
             self._unended_thought(thought)
             return False
         at, end = found
@@ -73,7 +72,7 @@ class ReasoningText(HeldText):
     def _end_of_thought(self, thought: OpenThought) -> tuple[int, int] | None:
         """Return the (start, end) of the next closer of the reasoning, or None."""
         text, ends = self.text, thought.closers
-        if ends[0].startswith("</") and not thought.separated:
+        if ends and ends[0].startswith("</") and not thought.separated:
             ends = (*ends, *_TAGS)
         closers, source = Tokens(ends), Source(text, self.final)
         while found := closers.pattern.search(text, self.pos):
@@ -111,12 +110,12 @@ class ReasoningText(HeldText):
             raise NeedMore
         return bool(rest.strip())
 
-    def _unended_thought(self, thought: OpenThought | None) -> None:
+    def _unended_thought(self, thought: OpenThought) -> None:
         """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
         text, final = self.text, self.final
-        whole = (thought is None or thought.first) and not self._no_calls and (self._stopped or not final)
+        whole = thought.first and not self._no_calls and (self._stopped or not final)
         end = self._last_call() if whole else len(text)
-        if thought and not final:
+        if not final:
             closers = regex.compile(n.alternatives(thought.closers))
             found = closers.search(text, max(self.pos, len(text) - MAX_CLOSER), partial=True)
             end = min(end, found.start()) if found and found.partial else end
