@@ -63,7 +63,7 @@ class Reader(ReasoningText):
     @property
     def prompted(self) -> bool:
         """True in reasoning that the prompt opened."""
-        return self._thought is not None and self._thought.prompted
+        return self._thought is not None and self._thought.prompt != ""
 
     @property
     def closer(self) -> str:

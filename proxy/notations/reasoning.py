@@ -29,7 +29,7 @@ class ReasoningText(HeldText):
     def _in_thought(self) -> bool:
         """Read to the end of the reasoning; return whether there is more to do."""
         text = self.text
-        if self._thought and self._thought.prompted and self.blank:
+        if self._thought and self._thought.prompt and self.blank:
             self._skip_opener(self._thought)
         thought = self._thought
         if thought is None:
@@ -54,14 +54,14 @@ class ReasoningText(HeldText):
 
     def _skip_opener(self, thought: OpenThought) -> None:
         """Drop a repetition of the opener that the prompt wrote. Raise NeedMore if more of it may follow."""
-        opener, source = self._begun_by_prompt.lstrip(), Source(self.text, self.final)
+        opener, source = thought.prompt.lstrip(), Source(self.text, self.final)
         shown = [row.opener for row in self._marks.separated.values() if row.section is Section.TEXT]
         at = source.blanks(self.pos)
         token = source.token(Tokens((opener, *shown)), at)
         if token == opener:
             self.mark(at + len(opener), Mark.THOUGHT)
             self.restart(self.out)
-            thought.prompted = False
+            thought.prompt = ""
         elif token:
             # The model did not reason although the prompt opened reasoning.
             self.leave(at)
@@ -146,7 +146,6 @@ class ReasoningText(HeldText):
                 if reader.skip_left(end) == len(self.text):
                     if not self.final:
                         return start
-                    self._kind = Kind.STRONG
                     self._judge(reader.source, start).check(calls, start, end, weak=True)
                     self.leave(start)
                     self._take(calls, len(self.text), weak=True)
