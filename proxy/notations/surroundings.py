@@ -107,6 +107,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _feed_json(self, text: str) -> None:
+        """Track the strings of undecodable JSON."""
         for found in _JSON_MARK.finditer(text):
             mark = found.group()
             if mark[-1] == '"' and (mark == '"' or not self.in_string):
