@@ -59,7 +59,7 @@ _LINE_END = re.compile(r"(?<!\r)\r+\n")
 # What differs within the prefixes of a listing: commit and author, numbers, signs and spaces.
 _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(?=\d+\) *\Z)")
 _NUMBER = re.compile(r"[:-]?[ \t]*\d+")
-_SIGN = re.compile(r"\A[+<>!|*-](?=[ \t0]|\Z)|(?<=0) *[+>:-] ?\Z| +")
+_SIGN = re.compile(r"\A[+<>!|*-](?=[ \t0]|\Z)|(?<=0) *[+>:-](?=\s?\Z)| +")
 # The sign of a diff line. A line number may precede it, with or without spaces.
 _SIGNS = (re.compile(r"(?:[ \t]*\d+[ \t:|]*)?([+-])"), re.compile(r"[ \t]*\d+[ \t:|]?([+-])"))
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+-]*\s*")

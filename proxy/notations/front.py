@@ -48,11 +48,6 @@ class Reader(ReasoningText):
     # -- what callers ask -------------------------------------------------------------------------------------------
 
     @property
-    def held(self) -> bool:
-        """True if some text is held or undecided."""
-        return self._channel is Channel.CONTENT and self.waits
-
-    @property
     def confident(self) -> bool:
         """True while a wrapper is held; the prose before it can be sent."""
         return self._held >= 0 and self._kind is Kind.STRONG and not self._broken_tool
@@ -68,7 +63,7 @@ class Reader(ReasoningText):
     @property
     def prompted(self) -> bool:
         """True in reasoning that the prompt opened."""
-        return self._thought is not None and self._thought.prompted
+        return self._thought is not None and self._thought.prompt != ""
 
     @property
     def closer(self) -> str:
@@ -83,7 +78,7 @@ class Reader(ReasoningText):
     @property
     def is_idle(self) -> bool:
         """True if no text is held and the next text is neither the start of the reply nor directly after a call."""
-        if self.waits or self._behind_call or self._made_up:
+        if self.held or self._behind_call or self._made_up:
             return False
         return (self._begun and not self._stripped) or not self._looks
 
@@ -106,13 +101,9 @@ class Reader(ReasoningText):
             raise ValueError("text after the finish")
         self._pending.append(text)
         self.pending_size += len(text)
-        if self._channel is Channel.REASONING:
-            # Only the end of reasoning is read, once it has arrived.
-            if self.pending_size > 2 * self._max_held:
-                self.join()
-                self.text = self.text[-self._max_held :]
-            return []
-        if self._held >= 0 and not self._thought and not self._is_due():
+        waits = self._held >= 0 and not self._thought and not self._is_due()
+        # A call counts only at the end of a reasoning field, so the field is read in large parts.
+        if waits or (self._channel is Channel.REASONING and self.pending_size <= self._max_held):
             return []
         self.join()
         return self._run()
@@ -170,7 +161,7 @@ class Reader(ReasoningText):
 
     def _step(self) -> bool:
         """Take one step; return whether there is more to do. Raise NeedMore if the text so far is ambiguous."""
-        if self._channel is Channel.REASONING or self._thought:
+        if self._thought:
             return self._in_thought()
         if self._made_up:
             self.drop(len(self.text), "")

@@ -64,15 +64,16 @@ class Refused:
 
 @dataclass(slots=True)
 class OpenThought:
-    """Open reasoning and its closers.
+    """Open reasoning and its closers. A reasoning field has none: all its text is reasoning.
 
-    `first`: the reply began with it. `separated`: it is separated from the text. `prompted`: the prompt opened it.
+    `first`: the reply began with it. `separated`: it is separated from the text. `prompt` is the opener at the end of
+    the prompt, or "" if there is none or the reply repeats it.
     """
 
     closers: tuple[str, ...]
     first: bool = False
     separated: bool = False
-    prompted: bool = False
+    prompt: str = ""
 
 
 class HeldText(Stream):
@@ -129,10 +130,10 @@ class HeldText(Stream):
         self._marks = marks_of(thoughts.markers if thoughts else ())
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
         self._unknown = thoughts is not None and thoughts.unknown
-        self._begun_by_prompt = thoughts.begun if thoughts else ""
-        self._thought: OpenThought | None = None
-        if self._begun_by_prompt:
-            self._thought = OpenThought(self._marks.closers[self._begun_by_prompt], True, True, True)
+        begun = thoughts.begun if thoughts else ""
+        self._thought = OpenThought((), True) if self._channel is Channel.REASONING else None
+        if begun:
+            self._thought = OpenThought(self._marks.closers[begun], True, True, begun)
 
     def _reader(self) -> RowReader:
         """Return a reader of the text that has arrived."""
@@ -162,7 +163,7 @@ class HeldText(Stream):
 
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls. A call to a tool that is not offered stays text."""
-        row = row_name(self.text, self._held if self._held >= 0 else self.out)
+        row = row_name(self.text, self.out)
         taken: list[Found] = []
         for call in calls:
             if call.tool is not None:
@@ -356,8 +357,7 @@ class HeldText(Stream):
     def _strings_end(self, start: int) -> int:
         """Return the end of JSON that is not a call. Calls in its strings do not count."""
         text = self.text
-        opener = STRONG_WHOLE.match(text, start)
-        at = end_of(BLANKS, text, opener.end()) if opener else start
+        at = end_of(BLANKS, text, end_of(STRONG_WHOLE, text, start))
         if text[at : at + 1] not in ("{", "["):
             return at
         end = json_end(text, at)

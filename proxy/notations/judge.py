@@ -124,8 +124,8 @@ class Judge:
         """
         prose, source, text = self.prose, self.source, self.source.text
         if container := prose.open_container():
-            if container.end.search(text, end):
-                raise _shown(f"in {container.name}", self._run(end))
+            if container.search(text, end):
+                raise _shown("in a block that shows text", self._run(end))
             if not source.final:
                 raise NeedMore
         if not prose.may_be_shown():

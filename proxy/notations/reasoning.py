@@ -8,10 +8,9 @@ from __future__ import annotations
 import regex
 
 from proxy.notations import tables as n
-from proxy.notations.held import BLANKS, HeldText, Kind, OpenThought
+from proxy.notations.held import HeldText, Kind, OpenThought
 from proxy.notations.signs import STRONG, STRONG_WHOLE
-from proxy.notations.source import NeedMore, NoCall, end_of
-from proxy.notations.stream import Channel
+from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
 from proxy.notations.thoughts import SHARED_CLOSERS, Mark, Section
 
 # Maximum number of openers to try at the end of unclosed reasoning.
@@ -30,13 +29,13 @@ class ReasoningText(HeldText):
     def _in_thought(self) -> bool:
         """Read to the end of the reasoning; return whether there is more to do."""
         text = self.text
-        if self._thought and self._thought.prompted and self.blank:
+        if self._thought and self._thought.prompt and self.blank:
             self._skip_opener(self._thought)
         thought = self._thought
-        if thought is None and self._channel is Channel.CONTENT:
+        if thought is None:
             return True
-        found = self._end_of_thought(thought) if thought else None
-        if thought is None or found is None:
+        found = self._end_of_thought(thought)
+        if found is None:
             self._unended_thought(thought)
             return False
         at, end = found
@@ -55,43 +54,40 @@ class ReasoningText(HeldText):
 
     def _skip_opener(self, thought: OpenThought) -> None:
         """Drop a repetition of the opener that the prompt wrote. Raise NeedMore if more of it may follow."""
-        opener = self._begun_by_prompt.lstrip()
-        at = end_of(BLANKS, self.text, self.pos)
+        opener, source = thought.prompt.lstrip(), Source(self.text, self.final)
         shown = [row.opener for row in self._marks.separated.values() if row.section is Section.TEXT]
-        if any(self.text.startswith(each, at) for each in shown):
+        at = source.blanks(self.pos)
+        token = source.token(Tokens((opener, *shown)), at)
+        if token == opener:
+            self.mark(at + len(opener), Mark.THOUGHT)
+            self.restart(self.out)
+            thought.prompt = ""
+        elif token:
             # The model did not reason although the prompt opened reasoning.
             self.leave(at)
             self.mark(at, Mark.TEXT)
             self.restart(at)
             self._thought = None
-        elif self.text.startswith(opener, at):
-            self.mark(at + len(opener), Mark.THOUGHT)
-            self.restart(self.out)
-            thought.prompted = False
-        elif not self.final and any(each.startswith(self.text[at:]) for each in (opener, *shown)):
-            raise NeedMore
 
     def _end_of_thought(self, thought: OpenThought) -> tuple[int, int] | None:
         """Return the (start, end) of the next closer of the reasoning, or None."""
         text, ends = self.text, thought.closers
-        if ends[0].startswith("</") and not thought.separated:
+        if ends and ends[0].startswith("</") and not thought.separated:
             ends = (*ends, *_TAGS)
-        while True:
-            at = min((place for end in ends if (place := text.find(end, self.pos)) >= 0), default=-1)
-            if at < 0:
-                return None
-            end = next(each for each in ends if text.startswith(each, at))
-            if not self.final and any(each != end and each.startswith(text[at:]) for each in ends):
-                raise NeedMore
+        closers, source = Tokens(ends), Source(text, self.final)
+        while found := closers.pattern.search(text, self.pos):
+            at = found.start()
+            end = at + len(source.token(closers, at))
             self.see(at)
             try:
-                mentioned = self._is_mentioned(at, at + len(end))
+                mentioned = self._is_mentioned(at, end)
             except NeedMore:
                 self.leave(at)
                 raise
             if not mentioned:
-                return at, at + len(end)
-            self.pos = at + len(end)
+                return at, end
+            self.pos = end
+        return None
 
     def _is_mentioned(self, at: int, end: int) -> bool:
         """Return whether the closer text[at:end] is only mentioned in the reasoning.
@@ -114,12 +110,12 @@ class ReasoningText(HeldText):
             raise NeedMore
         return bool(rest.strip())
 
-    def _unended_thought(self, thought: OpenThought | None) -> None:
+    def _unended_thought(self, thought: OpenThought) -> None:
         """Release reasoning as it arrives, except a possible closer or a call at the end of the reply."""
         text, final = self.text, self.final
-        whole = (thought is None or thought.first) and not self._no_calls and (self._stopped or not final)
+        whole = thought.first and not self._no_calls and (self._stopped or not final)
         end = self._last_call() if whole else len(text)
-        if thought and not final:
+        if not final:
             closers = regex.compile(n.alternatives(thought.closers))
             found = closers.search(text, max(self.pos, len(text) - MAX_CLOSER), partial=True)
             end = min(end, found.start()) if found and found.partial else end
@@ -150,7 +146,6 @@ class ReasoningText(HeldText):
                 if reader.skip_left(end) == len(self.text):
                     if not self.final:
                         return start
-                    self._kind = Kind.STRONG
                     self._judge(reader.source, start).check(calls, start, end, weak=True)
                     self.leave(start)
                     self._take(calls, len(self.text), weak=True)

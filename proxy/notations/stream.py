@@ -70,7 +70,7 @@ class Stream:
         self._pieces: list[Piece] = []
 
     @property
-    def waits(self) -> bool:
+    def held(self) -> bool:
         """True if some text is not released."""
         return self.out < len(self.text) or bool(self._pending)
 

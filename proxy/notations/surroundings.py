@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from proxy.notations.source import end_of
 
@@ -19,6 +18,7 @@ QUOTES = {marks[0]: marks[1:] for marks in _QUOTES}
 _ELEMENTS = "pre|code|textarea|samp|nowiki|xmp|kbd|script|style|syntaxhighlight|source|listing|blockquote|template"
 # Comments that begin a line, and their ends.
 _COMMENTS = {"/*": "*/", "{-": "-}", "(*": "*)", "<#": "#>", "{#": "#}", "{{!--": "--}}", "<%--": "--%>", "<#--": "-->"}
+_COMMENTS |= {"%{": "%}", "#=": "=#", "/-": "-/", "/+": "+/"}
 _COMMENT_OPENERS = "|".join(map(re.escape, sorted(_COMMENTS, key=len, reverse=True)))
 _CONTAINER = re.compile(
     rf"<(?P<element>{_ELEMENTS}|[\w-]*examples?(?:-call)?|programlisting|screen|literallayout|tt|codeblock|expected|file"
@@ -26,20 +26,24 @@ _CONTAINER = re.compile(
     r"|\[(?P<forum>code|noparse|quote|pre)(?:=[^\]\n]*)?\]"
     r"|\\begin\{(?P<latex>B?verbatim|lstlisting|minted|alltt|tcblisting|comment)\*?\}|(?P<cdata><!\[CDATA\[)"
     rf"|^[ \t]*(?P<block>{_COMMENT_OPENERS})|^[ \t]*(?P<delimiter>-{{4,}}|\.{{4,}}|={{4,}}|\+{{4,}})[ \t]*\Z"
-    r"|^[ \t]*\#\+begin_(?P<org>\w+)|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
+    r"|^=(?P<pod>begin|pod)\b|^[ \t]*\#\+begin_(?P<org>\w+)"
+    r"|\{%-?[ ]*(?P<template>raw|verbatim|highlight|comment)\b[^%]*%\}"
     r"|(?P<wiki>\{(?:noformat|code|quote))(?::[^}\n]*)?\}|(?P<docstring>\"{3}|'{3})"
     r"|^(?P<conflict><{7})(?=\s)"
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
 # Only lines that match this can open a container.
-_MAY_OPEN = re.compile(r"^[ \t]*[-.=+]{4}|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''")
+_MAY_OPEN = re.compile(
+    r"^[ \t]*(?:[-.=+]{4}|%\{|#=|/[-+])|^=[bp]|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''"
+)
 _ENDS = {
     "element": r"</{}\s*>",
     "forum": r"\[/{}\]",
     "latex": r"\\end\{{{}\*?\}}",
     "cdata": r"\]\]>",
     "org": r"^[ \t]*#\+end_{}",
+    "pod": r"^=(?:end|cut)\b",
     "template": r"\{{%-?[ ]*end{}\b",
     "wiki": r"{}\}}",
     "docstring": r"{}",
@@ -50,7 +54,7 @@ _ENDS = {
 _COMMENT = re.compile(r"<!--|-->")
 # The prefix of a listing line: a sign, a comment mark, an author, a number, a file and a number.
 _LISTED = re.compile(
-    r"[ \t]*(?:(?P<sign>[+>|#%*-]|//|/\*|--|;|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
+    r"[ \t]*(?:(?P<sign>[+>|#*-]|[%;]{1,4}|//|/\*|--|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
     r"|(?P<number>(?:[\w./\\-]+[:(])?[L\[]?\d{1,7}(?:(?:[ ]?[:|)\].→\t-]|[ ]{2,})+|[ ]\Z))[ \t]*)"
 )
 # The opening delimiter of a raw string: `(` in C++, `[[` in Lua, `$raw$` in SQL.
@@ -67,14 +71,6 @@ _BLANK_LINE = re.compile(r"\n[ \t]*\r?\n")
 MAX_PARAGRAPH = MAX_LINE = 4096
 
 
-@dataclass
-class Container:
-    """A construct that shows text until `end` matches."""
-
-    name: str
-    end: re.Pattern[str]
-
-
 class Prose:
     """The text of a reply up to the current position."""
 
@@ -84,7 +80,8 @@ class Prose:
         self.line = ""
         self.paragraph = ""
         self.comment = False
-        self.container: Container | None = None
+        # The end of the open container.
+        self.container: re.Pattern[str] | None = None
         self.list_indent = -1
         # Indentation of the head of a block scalar or literal block; -1 outside of one.
         self.block_indent = -1
@@ -99,8 +96,6 @@ class Prose:
 
     def feed(self, text: str) -> None:
         """Add text."""
-        if not text:
-            return
         self.any = self.any or not text.isspace()
         if self.json:
             self._feed_json(text)
@@ -112,6 +107,7 @@ class Prose:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
     def _feed_json(self, text: str) -> None:
+        """Track the strings of undecodable JSON."""
         for found in _JSON_MARK.finditer(text):
             mark = found.group()
             if mark[-1] == '"' and (mark == '"' or not self.in_string):
@@ -157,12 +153,12 @@ class Prose:
         """Return whether a line is indented like code."""
         return _indent(line.replace("\t", " " * 4)) >= max(self.list_indent, 0) + 4
 
-    def _container_after(self, line: str) -> Container | None:
-        """Return the container left open by a line."""
+    def _container_after(self, line: str) -> re.Pattern[str] | None:
+        """Return the pattern of the end of the container left open by a line, or None."""
         pos, container = 0, self.container
         while True:
             if container is not None:
-                found = container.end.search(line, pos)
+                found = container.search(line, pos)
                 if found is None:
                     return container
                 pos, container = found.end(), None
@@ -192,8 +188,8 @@ class Prose:
         """Return whether the indentation of a line puts it in a block scalar or literal block."""
         return 0 <= self.block_indent < _indent(line)
 
-    def open_container(self) -> Container | None:
-        """Return the container open at the current position, or None."""
+    def open_container(self) -> re.Pattern[str] | None:
+        """Return the pattern of the end of the container open at the current position, or None."""
         return self._container_after(self.line)
 
     def indented(self) -> bool:
@@ -233,13 +229,13 @@ class Prose:
         return self.line.rstrip().endswith(tuple("\"'“„«‘「『`"))
 
 
-def _container(found: re.Match[str]) -> Container:
-    """Return the container that was opened."""
+def _container(found: re.Match[str]) -> re.Pattern[str]:
+    """Return the pattern of the end of the container that was opened."""
     kind = str(found.lastgroup)
     name = found[kind]
     if kind == "block":
-        return Container("a comment", re.compile(re.escape(_COMMENTS[name])))
-    return Container(name, re.compile(_ENDS[kind].format(re.escape(name)), re.I | re.M))
+        return re.compile(re.escape(_COMMENTS[name]))
+    return re.compile(_ENDS[kind].format(re.escape(name)), re.I | re.M)
 
 
 def _indent(line: str) -> int:
