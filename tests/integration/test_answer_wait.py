@@ -1,4 +1,4 @@
-"""The one poll over two sockets: what wakes it, in what order, and what it calls what it waited for in vain."""
+"""Polling two sockets: what wakes the poll, in what order, and which timeout is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def called(server: Upstream) -> UpstreamCall:
 
 @pytest.fixture
 def client() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield both ends of a client's connection, the proxy's first."""
+    """Yield both ends of a client's connection, the proxy's end first."""
     near, far = socket.socketpair()
     with near, far:
         yield near, far
@@ -51,8 +51,8 @@ def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
         assert time.thread_time() - spent < 0.1
 
 
-def test_the_readers_time_is_not_counted_as_silence() -> None:
-    """A driven stream that waited long for a thread is not late: what came meanwhile is looked at first."""
+def test_the_readers_own_time_does_not_count_as_idle() -> None:
+    """A driven stream that waited for a thread is not timed out: received data is read first."""
     with Upstream() as server:
         gate = server.gate()
         server.play([SSE + chunked(b"one"), gate, chunked(b"two") + LAST])

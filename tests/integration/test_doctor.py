@@ -1,4 +1,4 @@
-"""`doctor` on servers that behave as they are told: each finding is there where its cause is, and nowhere else."""
+"""`doctor` on scripted servers: each finding is reported exactly where its cause is present."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.worker_state import read_rules
 
 HERMES = "Hermes' JSON"
 CHAT = "/v1/chat/completions"
-# What is found on a server without a fault.
+# The findings on a server without a fault.
 HEALTHY = {"poisoned_arguments_refused"}
 
 
@@ -165,7 +165,7 @@ OK_YES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A server, and the findings that differ from those of a healthy one: `more`, and `less`."""
+    """A server, and its differences from the findings on a healthy server: `more` and `less`."""
 
     behaviour: Behaviour
     more: frozenset[str]
@@ -173,12 +173,12 @@ class Case:
 
 
 def case(more: str, less: str = "", **differs: Any) -> Case:
-    """Return the case of a server that differs from a healthy one in these fields."""
+    """Return the case of a server that differs from a healthy server in these fields."""
     return Case(replace(FINE, **differs), frozenset(more.split()), frozenset(less.split()))
 
 
 def refusing(refuses: Callable[[Sequence[Message]], bool], why: str, more: str, less: str = "") -> Case:
-    """Return the case of a template that refuses some conversations."""
+    """Return the case of a template that rejects some conversations."""
     return case(more, less, template=template(refuses, why))
 
 
@@ -347,13 +347,13 @@ def test_findings_match_the_server(name: str) -> None:
         assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
 
 
-def test_a_model_that_is_not_listed_is_an_error() -> None:
+def test_an_unlisted_model_is_an_error() -> None:
     with pytest.raises(NoModelError, match=r"^no model 'x'; the server has: Qwen3-Coder$"):
         examined(FINE, model="x")
 
 
-def test_a_server_that_falls_silent_is_given_up() -> None:
-    """After the list of models nothing is answered any more: nothing else is decided, and nothing is guessed."""
+def test_the_examination_stops_when_the_server_stops_answering() -> None:
+    """After the model list every request times out: all other findings are unknown."""
     silent, over = threading.Event(), threading.Event()
 
     def hang(path: str, body: Message) -> Result | None:
@@ -372,7 +372,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
     levels = {finding.id: finding.level for finding in report.findings}
     assert [id for id, level in levels.items() if level is Level.HARM] == ["chat_unanswered"] and report.entry == ""
     assert levels["forced_unknown"] is levels["developer_unknown"] is Level.UNKNOWN
-    # The list of models and the version, and as many as go unanswered before nothing more is asked.
+    # The model list, the version, and the timeouts after which no more requests are sent.
     assert report.examination.ask.spent.requests == 3 + MAX_TIMEOUTS
 
 
@@ -386,15 +386,15 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
         ((500, b"Internal Server Error"), "status 500: Internal Server Error"),
     ],
 )
-def test_a_server_that_has_models_and_no_chat_is_of_no_use(answer: Result, why: str) -> None:
-    """It would else be the one of which nothing bad is known."""
+def test_a_server_with_models_but_without_chat_is_unusable(answer: Result, why: str) -> None:
+    """Otherwise it would be reported as a server without faults."""
     report = examined(replace(FINE, before=chat_only(lambda body: answer)))
     harm = {finding.id: finding.what for finding in report.findings if finding.level is Level.HARM}
     assert harm == {"chat_unanswered": f"requests for chat are not answered: {why}"}
     assert report.entry == "" and report.verdict == "No agent can work with this server."
 
 
-def test_the_report_has_its_costs_and_the_server_is_unchanged() -> None:
+def test_the_report_contains_its_costs_and_the_server_is_unchanged() -> None:
     with ModelServer(FINE) as server:
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
@@ -422,7 +422,7 @@ def test_the_report_has_its_costs_and_the_server_is_unchanged() -> None:
         ),
     ],
 )
-def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: Behaviour, verdict: str) -> None:
+def test_the_first_line_is_the_verdict_and_the_last_line_the_next_command(behaviour: Behaviour, verdict: str) -> None:
     report = examined(behaviour)
     first, *_, last = lines(report)
     assert first == verdict
@@ -431,8 +431,8 @@ def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: 
     assert last == f"next: vllm-tool-proxy {command}"
 
 
-def test_where_the_template_drops_tools_and_calls_only_another_template_is_advised() -> None:
-    """As SmolLM2-135M-Instruct's own template does: it has the role and content of each message, and nothing else."""
+def test_only_another_template_is_advised_if_the_template_drops_tools_and_calls() -> None:
+    """SmolLM2-135M-Instruct's own template renders only the role and content of each message."""
     behaviour = replace(
         FINE,
         owner="llamacpp",
@@ -451,14 +451,14 @@ def test_where_the_template_drops_tools_and_calls_only_another_template_is_advis
     assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.examination.ask.url}"
 
 
-def test_undecided_probes_are_one_line() -> None:
+def test_undecided_probes_are_reported_in_one_line() -> None:
     report = examined(replace(FINE, calls=False))
-    assert "kinds of calls" not in report.verdict, "a kind that is not decided cannot be counted"
+    assert "kinds of calls" not in report.verdict, "an undecided kind cannot be counted"
     undecided = [line for line in lines(report) if line.startswith("not decided: ")]
     assert len(undecided) == 1 and "whether calls arrive (the model did not call" in undecided[0]
 
 
-def test_the_report_is_for_people_and_for_programs() -> None:
+def test_the_report_is_available_as_text_and_as_json() -> None:
     report = examined(replace(FINE, reads=frozenset({HERMES}), unread="swallowed"))
     text = "\n".join(lines(report))
     begin = f"{report.examination.ask.url}: vllm 0.32.0, model Qwen3-Coder\n\ndoes harm:\n"
@@ -484,14 +484,14 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, stream=no_calls), {"upstream": "whole"}),
         (replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), {"reasoning": "split"}),
         (replace(FINE, template=edited(first_call)), {"heal": {"on": ["one_call"]}}),
-        # No healing helps where the template loses every call.
+        # Healing does not help if the template loses every call.
         (replace(FINE, template=edited(lambda each: {**each, "tool_calls": []})), {}),
-        # What every model is healed by needs no word, nor what this one's family is.
+        # Healings that apply to every model or to this model's family need no entry.
         (replace(FINE, template=without_role("developer")), {}),
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
     ],
 )
-def test_the_entry_has_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
+def test_the_entry_contains_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
     report = examined(behaviour)
     if not entry:
         assert report.entry == ""
@@ -510,13 +510,13 @@ def test_the_entry_has_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> N
         ({"/v1/models": refusal("Loading model", 503)}, "is not ready (503): Loading model; wait until its model"),
     ],
 )
-def test_what_is_not_a_model_server_is_reported(paths: dict[str, Result], words_of: str) -> None:
+def test_a_server_that_is_not_a_model_server_is_reported(paths: dict[str, Result], words_of: str) -> None:
     with pytest.raises(NoServerError) as told:
         examined(replace(FINE, paths=paths))
     assert words_of in str(told.value) and "\n" not in str(told.value)
 
 
-def test_a_refused_key_is_named_by_its_place() -> None:
+def test_a_refused_key_is_named_by_its_source() -> None:
     with ModelServer(replace(FINE, paths={"/v1/models": (401, b"{}")})) as server:
         ask = Asker(Upstream(ServerOptions(server.url)), "sk-x", PATIENCE, key_from="K")
         with pytest.raises(NoServerError, match=r"^the server refuses the key in K \(401\)$"):
@@ -524,7 +524,7 @@ def test_a_refused_key_is_named_by_its_place() -> None:
 
 
 def test_probes_after_the_time_limit_are_skipped() -> None:
-    """Nor is a probe of which one answer is missing: nothing is reported of what was seen in part."""
+    """A probe with a missing answer is skipped too: no finding is based on partial results."""
     ended = threading.Event()
 
     def wait(body: Message) -> None:

@@ -1,4 +1,4 @@
-"""`--capture`: which answers are kept, what the metrics say of them, and what is removed where none is written."""
+"""`--capture`: which answers are kept, how they are counted, and which are removed although none is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content"
 STRANGE = CALL.replace("write_file", "frobnicate")
 PLAIN = text_reply("Hi")
 ERROR = [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)]
-# What came of a request, the answer of the model server, and the request.
+# The result of a request, the model server's answer, and the request.
 CASES: dict[str, tuple[Script, dict[str, Any]]] = {
     "": (PLAIN, chat(tools=[WRITE_FILE])),
     "repaired": (text_reply(CALL), chat(tools=[WRITE_FILE])),
@@ -50,7 +50,7 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         assert counted(client) == {"written": 1}
 
 
-def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
+def test_captures_are_removed_after_30_days_and_counted(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
     with Upstream(PLAIN) as server:
         client = inside(server.url, capture=str(tmp_path))
@@ -58,7 +58,7 @@ def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Pat
         assert captures(tmp_path) == 1 and counted(client) == {"written": 1, "removed": 1}
 
 
-def test_under_gunicorn_the_folder_is_tidied_at_the_start(proxy: Start, tmp_path: Path) -> None:
+def test_the_folder_is_cleaned_when_gunicorn_starts(proxy: Start, tmp_path: Path) -> None:
     folder = tmp_path / "captures"
     folder.mkdir()
     (folder / "20200101T000000.000000Z-old.capture").write_text("")
