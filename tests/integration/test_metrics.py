@@ -1,4 +1,4 @@
-"""The metrics of several workers, as prometheus-client's multiprocess mode adds them up, and what one request gives."""
+"""The metrics of several workers, merged by prometheus-client's multiprocess mode, and those of one request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "conten
 
 
 def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
-    """Return the series of a proxy that has served one request, without those of other paths."""
+    """Return the metrics of a proxy that has served one request, except those of other paths."""
     with Upstream(script) as server:
         server.paths[MODELS] = cards("tiny")
         client = inside(server.url)
@@ -54,7 +54,7 @@ def test_a_whole_answer_has_no_first_event(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_calls_have_their_notation_and_tokens_their_kind(inside: Inside, streamed: bool) -> None:
+def test_calls_are_labeled_by_notation_and_tokens_by_kind(inside: Inside, streamed: bool) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}
     last = f"data: {json.dumps({'id': 'a', 'object': 'chat.completion.chunk', 'choices': [], 'usage': usage})}\n\n"
     script = stream(ROLE, text(HERMES), finish(), last.encode(), DONE)

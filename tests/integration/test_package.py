@@ -1,4 +1,4 @@
-"""The package: what `make package` builds holds all of it, is one that an index would take, and runs on its own."""
+"""The package: `make package` builds a complete package that PyPI would accept and that runs on its own."""
 
 from __future__ import annotations
 
@@ -59,27 +59,27 @@ def package_files() -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: Built) -> None:
-    """Data too: rules, assets of pages, texts of agents."""
+def test_the_wheel_contains_exactly_the_files_of_the_package(built: Built) -> None:
+    """They include data: rules, assets of pages, texts for agents."""
     with zipfile.ZipFile(built.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
     assert names == package_files()
 
 
 @pytest.mark.slow
-def test_an_index_would_take_both(built: Built, tmp_path: Path) -> None:
+def test_an_index_would_accept_both_distributions(built: Built, tmp_path: Path) -> None:
     told = check(built, tmp_path)
     assert told.count("PASSED") == 2
 
 
 @pytest.mark.slow
-def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) -> None:
+def test_the_installed_command_prints_its_version(commands: Path, tmp_path: Path) -> None:
     assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
 
 
 @pytest.mark.slow
 def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path, tmp_path: Path) -> None:
-    """By the rules that are in the wheel: there is no other file."""
+    """It uses the rules in the wheel, because there is no other file."""
     call = '<tool_call>{"name": "Read", "arguments": {"path": "a.py"}}</tool_call>'
     with Upstream() as upstream:
         upstream.play(whole_reply(call))
@@ -88,7 +88,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         serve = [str(commands / NAME), "serve", "--upstream", upstream.url, "--port", str(port)]
-        # `env -i` alone: what `running` adds to the environment would name the folder of the sources.
+        # `env -i` is needed because `running` would add a variable that names the source folder.
         clean = ["env", "-i", f"--chdir={tmp_path}", *(f"{name}={word}" for name, word in bare(tmp_path).items())]
         with running([*clean, *serve], f"{url}/_ready", timeout=PATIENCE):
             health = asked(f"{url}/health")

@@ -1,4 +1,4 @@
-"""What is copied or quoted is no call in either front, streamed and whole (contract C3, F88, F89)."""
+"""Copied or quoted text is not a call in any front, streamed or whole (C3, F88, F89)."""
 
 from __future__ import annotations
 

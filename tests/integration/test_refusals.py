@@ -1,4 +1,4 @@
-"""A malformed HTTP request gets one JSON error, and nothing of it is quoted."""
+"""A malformed HTTP request gets one JSON error that quotes none of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.scripted import PATIENCE
 pytestmark = pytest.mark.once
 
 KEY = "Key-0123456789-abcdefghijklmnopqrstuvwxyz"
-# Requests with a key in a wrong place: the bytes, the status, and what is wrong.
+# Requests with a misplaced key: the bytes, the status, and the error.
 LEAKING = {
     "no version": ("POST %s?key=KEY\r\nHost: x\r\n\r\n", 400, "invalid request line"),
     "blanks in the line": ("POST %s KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid http version"),
@@ -33,7 +33,7 @@ LEAKING = {
     "an odd expectation": ("POST %s HTTP/1.1\r\nHost: x\r\nExpect: KEY\r\n\r\n", 417, "expectation failed"),
     "a key in a bad line": ("KEY\r\n\r\n", 400, "invalid request line"),
 }
-# Framings that two servers could read in two ways, or that announce too much: the header, the body's start, the status.
+# Framings that are ambiguous or announce too much: the header, the start of the body, and the status.
 FRAMINGS = {
     "a bare LF in the trailers": ("Transfer-Encoding: chunked", b"0\r\nA: b\n\n", 400),
     "no size": ("Transfer-Encoding: chunked", b"x\r\n", 400),
@@ -103,8 +103,8 @@ def test_a_malformed_request_is_an_error_that_quotes_nothing(
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("bad", FRAMINGS.values(), ids=FRAMINGS)
-def test_a_bad_framing_is_refused_immediately(bench: Bench, dialect: Dialect, bad: tuple[str, bytes, int]) -> None:
-    """The client sends no more, and its time limit has not passed."""
+def test_a_bad_framing_is_rejected_immediately(bench: Bench, dialect: Dialect, bad: tuple[str, bytes, int]) -> None:
+    """The client sends no more data, and its time limit has not passed."""
     line, begun, status = bad
     given, body = refused(bench, f"POST {dialect.path} HTTP/1.1\r\nHost: x\r\n{line}\r\n\r\n".encode() + begun)
     assert given in (status, dialect.status(status)), body
@@ -113,5 +113,5 @@ def test_a_bad_framing_is_refused_immediately(bench: Bench, dialect: Dialect, ba
 
 
 @pytest.mark.parametrize("sent", TARGETS.values(), ids=TARGETS)
-def test_a_target_elsewhere_is_refused(bench: Bench, sent: str) -> None:
+def test_a_target_on_another_host_is_rejected(bench: Bench, sent: str) -> None:
     assert 400 <= refused(bench, sent.encode(), closes=False)[0] < 500

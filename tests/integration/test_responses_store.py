@@ -1,4 +1,4 @@
-"""Kept responses, from client to file and back: going on from them, reading and deleting them, whose they are."""
+"""Stored responses, from the client to the file and back: continuing, reading and deleting them, and their owners."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def said(server: Upstream, number: int) -> Any:
 
 
 @MODES
-def test_a_conversation_continues_from_a_kept_response(keeping: Keeping, streamed: bool) -> None:
-    """The model server gets all of it: the second turn begins with the first one's bytes (C8)."""
+def test_a_conversation_continues_from_a_stored_response(keeping: Keeping, streamed: bool) -> None:
+    """The model server receives the whole conversation: the second request starts with the first one's bytes (C8)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done")) as server:
         client = keeping(server.url)
         first = response_of(client.post(RESPONSES, json=ask(stream=streamed, tools=[TOOL])))
@@ -59,7 +59,7 @@ def test_a_conversation_continues_from_a_kept_response(keeping: Keeping, streame
 
 
 @MODES
-def test_a_kept_response_can_be_read_until_it_is_deleted(keeping: Keeping, streamed: bool) -> None:
+def test_a_stored_response_can_be_read_until_it_is_deleted(keeping: Keeping, streamed: bool) -> None:
     with serving(reply(streamed, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi", stream=streamed)))
@@ -76,8 +76,8 @@ def test_a_kept_response_can_be_read_until_it_is_deleted(keeping: Keeping, strea
         assert check_error(response.data, 404)["message"] == f"there is no response {made['id']!r}: {ADVICE}"
 
 
-def test_a_response_is_not_kept_with_store_false(keeping: Keeping, tmp_path: Path) -> None:
-    """Nor is there a file: requests that do not need it leave it alone."""
+def test_a_response_is_not_stored_with_store_false(keeping: Keeping, tmp_path: Path) -> None:
+    """The file is not even created: requests that do not need it do not touch it."""
     with serving(reply(True, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi", store=False)))
@@ -85,7 +85,7 @@ def test_a_response_is_not_kept_with_store_false(keeping: Keeping, tmp_path: Pat
     assert client.get(f"{RESPONSES}/{made['id']}").status_code == 404
 
 
-def test_nothing_is_kept_with_the_setting_off(inside: Inside, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_the_setting_is_off(inside: Inside, tmp_path: Path) -> None:
     with serving(reply(True, "Hello")) as server:
         client = inside(server.url, runtime=tmp_path, store="off")
         made = response_of(client.post(RESPONSES, json=ask("Hi")))
@@ -97,7 +97,7 @@ def test_nothing_is_kept_with_the_setting_off(inside: Inside, tmp_path: Path) ->
 
 @MODES
 def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, streamed: bool) -> None:
-    """The Vercel AI SDK sends references by default (seen with 6.0: messages, while calls are sent whole)."""
+    """The Vercel AI SDK sends references by default (6.0: for messages, while calls are sent in full)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done"), reply(streamed, "Bye")) as server:
         client = keeping(server.url)
         given: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
@@ -117,7 +117,7 @@ def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, stream
 
 
 @MODES
-def test_a_large_response_is_not_kept(
+def test_a_large_response_is_not_stored(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
     monkeypatch.setattr(shared_file, "STORE_BYTES", 2**20)
@@ -130,7 +130,7 @@ def test_a_large_response_is_not_kept(
 
 
 @pytest.mark.parametrize("fields", [{"background": True}, {"conversation": "conv_1"}, {"conversation": {"id": "c"}}])
-def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, fields: dict[str, Any]) -> None:
+def test_other_state_is_rejected_even_with_a_store(keeping: Keeping, fields: dict[str, Any]) -> None:
     (name,) = fields
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(**fields))
@@ -139,7 +139,7 @@ def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, 
     assert error["param"] == name and error["message"].startswith(f"{name}: this server ")
 
 
-def test_a_missing_response_has_its_error_code(keeping: Keeping) -> None:
+def test_a_missing_response_returns_its_error_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
         assert server.seen == []
@@ -148,8 +148,8 @@ def test_a_missing_response_has_its_error_code(keeping: Keeping) -> None:
     assert error["message"] == f"previous_response_id: 'resp_0' is not kept here: {ADVICE}"
 
 
-def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
-    """Neither where the proxy knows the keys, nor where clients only send them."""
+def test_a_key_cannot_read_responses_of_another_key(inside: Inside, tmp_path: Path) -> None:
+    """This holds for keys that the proxy knows and for unknown keys that clients send."""
     keys = Keys(tuple(ClientKey(name, hashlib.sha256(f"key-of-{name}".encode()).digest()) for name in ("alice", "bob")))
     for known in (keys, None):
         with serving(reply(False, "Secret")) as server:
@@ -167,8 +167,8 @@ def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
 
 
 @MODES
-def test_a_file_that_cannot_be_used_is_an_error_in_words(inside: Inside, tmp_path: Path, streamed: bool) -> None:
-    """The reply is complete and says that it is not kept; what needs the file fails."""
+def test_an_unusable_file_is_an_error_with_a_reason(inside: Inside, tmp_path: Path, streamed: bool) -> None:
+    """The reply is complete and says that it is not stored. Requests that need the file fail."""
     with serving(reply(streamed, "Hello")) as server:
         client = inside(server.url, runtime=tmp_path / "nowhere")
         made = response_of(client.post(RESPONSES, json=ask(stream=streamed, store=True)))
@@ -191,7 +191,7 @@ def stack() -> Iterator[ExitStack]:
 def test_workers_share_what_survives_a_restart(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each worker has each response, and so has the next process, as long as the runtime directory is there."""
+    """Every worker has every response, and so has the next process while the runtime directory exists."""
     runtime = tmp_path / "run"
     runtime.mkdir()
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(runtime))
@@ -217,8 +217,8 @@ def test_workers_share_what_survives_a_restart(
 
 
 @pytest.mark.slow
-def test_a_new_worker_finds_kept_responses(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after one that was killed."""
+def test_a_new_worker_finds_stored_responses(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes the successor of a killed worker."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with serving(reply(False, "Hello")) as server:
         proxy = start(server.url, folder=tmp_path / "proxy", stack=stack)

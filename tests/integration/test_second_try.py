@@ -1,4 +1,4 @@
-"""Replies that say nothing are asked for once more: quietly, once, in both fronts, streamed and whole (F63, F72)."""
+"""Replies without content are requested again: silently, once, in both fronts, streamed and whole (F63, F72)."""
 
 from __future__ import annotations
 
@@ -101,15 +101,15 @@ def test_an_empty_reply_is_requested_again(inside: Inside, message: Any, streame
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_call_of_the_second_reply_is_one_of_the_reply(inside: Inside, streamed: bool) -> None:
+def test_a_call_of_the_second_reply_is_returned(inside: Inside, streamed: bool) -> None:
     with Upstream(told(THOUGHT, streamed=streamed), told(CALL, streamed=streamed)) as server:
         found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
     assert found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
     assert found["thoughts"] == ("Hm." if streamed else "")
 
 
-def test_where_thoughts_have_left_the_second_reply_goes_on_in_the_same_stream(inside: Inside) -> None:
-    """Under the same id and with one role; the thoughts leave at once, and not only when the second reply is there."""
+def test_the_second_reply_continues_a_stream_that_contains_reasoning(inside: Inside) -> None:
+    """The id and the role do not change. Reasoning is sent immediately, before the second reply arrives."""
     other = {"id": "chatcmpl-2", "object": "chat.completion.chunk", "created": 2, "model": "tiny"}
 
     def chunk(said: dict[str, str], why: str | None = None, **more: Any) -> bytes:
@@ -154,7 +154,7 @@ def test_a_messages_client_sees_one_message(inside: Inside, message: dict[str, A
     assert made["usage"]["output_tokens"] == 5
 
 
-def test_reasoning_that_is_separated_from_the_text_is_that_of_the_first_reply(inside: Inside) -> None:
+def test_separated_reasoning_of_the_first_reply_is_kept(inside: Inside) -> None:
     rules = 'models:\n  - {match: "*", reasoning: split, family: qwen3}\n'
     replies = told("<think>Hm.</think>\n", streamed=True), told("<think>So.</think>\n\nHi.", used=4, streamed=True)
     with Upstream(*replies) as server:
@@ -193,7 +193,7 @@ def test_a_second_reply_repeats_no_reasoning_in_a_stream(inside: Inside, again: 
     assert found["end"] == ["tool_calls" if calls else "stop"]
 
 
-def test_a_second_reply_of_reasoning_is_no_sign_of_a_swallowed_call(inside: Inside) -> None:
+def test_a_second_reply_with_reasoning_is_not_a_swallowed_call(inside: Inside) -> None:
     thought = told(THOUGHT, used=40, streamed=True)
     with Upstream(thought, thought, told("Hi.", streamed=True)) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -215,14 +215,14 @@ ONE_TRY: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("why", ["length", "content_filter", "abort", "repetition"])
-def test_only_after_a_natural_end(inside: Inside, why: str, streamed: bool) -> None:
+def test_only_replies_with_a_natural_end_are_retried(inside: Inside, why: str, streamed: bool) -> None:
     with Upstream(told(EMPTY, why, streamed=streamed)) as server:
         found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
         assert len(server.seen) == 1 and found["end"] == [why]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_stop_sequence_is_no_natural_end(inside: Inside, streamed: bool) -> None:
+def test_a_stop_sequence_is_not_a_natural_end(inside: Inside, streamed: bool) -> None:
     ended: dict[str, Any] = {"index": 0, "finish_reason": "stop", "stop_reason": "END"}
     whole = [answer({**completion(EMPTY), "choices": [{**ended, "message": EMPTY}]})]
     last = event({"id": "c", "object": "chat.completion.chunk", "choices": [{**ended, "delta": {}}]})
@@ -244,7 +244,7 @@ ANSWERS: list[Any] = [
     ("message", "more"), [*((EMPTY, more) for more in ONE_TRY), *((message, {}) for message in ANSWERS)]
 )
 def test_an_answer_needs_no_second_try(inside: Inside, message: Any, more: dict[str, Any], streamed: bool) -> None:
-    """A second try needs offered tools, and one answer that the client has not begun."""
+    """A second try needs offered tools, and one answer that the client has not prefilled."""
     with Upstream(told(message, streamed=streamed)) as server:
         assert inside(server.url).post(CHAT, json={**asked(streamed), **more}).status_code == 200
         assert len(server.seen) == 1
@@ -252,7 +252,7 @@ def test_an_answer_needs_no_second_try(inside: Inside, message: Any, more: dict[
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("message", [EMPTY, THOUGHT])
-def test_it_is_asked_for_once_and_not_again(inside: Inside, message: dict[str, Any], streamed: bool) -> None:
+def test_a_reply_is_retried_only_once(inside: Inside, message: dict[str, Any], streamed: bool) -> None:
     with Upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
         found = said(inside(server.url).post(CHAT, json=asked(streamed)).data, streamed)
         assert len(server.seen) == 2
@@ -366,7 +366,7 @@ def test_text_on_retry_proves_no_missing_parser(inside: Inside, streamed: bool) 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("counted_", [True, False])
-def test_a_call_kept_from_the_proxy_is_left_to_the_server(inside: Inside, streamed: bool, counted_: bool) -> None:
+def test_a_call_hidden_from_the_proxy_is_left_to_the_server(inside: Inside, streamed: bool, counted_: bool) -> None:
     rules = 'models: [{match: "*", parse: proxy, server: vllm}]'
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "write_file", "arguments": INPUT}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -389,7 +389,7 @@ SWALLOWED = told(EMPTY, used=40, streamed=True)
 
 
 def test_a_call_swallowed_twice_is_retried_as_proxy(inside: Inside) -> None:
-    """A stream whose client asks for no usage: that tokens were used is known by the second reply."""
+    """The client requests no usage, so only the second reply shows that tokens were used."""
     raw = told(CALL, used=40, streamed=True)
     with Upstream(SILENT, SWALLOWED, raw, raw) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -397,10 +397,10 @@ def test_a_call_swallowed_twice_is_retried_as_proxy(inside: Inside) -> None:
         for _ in range(2):
             found = said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
             assert (found["calls"], found["end"], found["roles"]) == (["write_file"], ["tool_calls"], 1)
-            assert (len(found["ids"]), found["usage"]) == (1, None), "it did not ask for them"
+            assert (len(found["ids"]), found["usage"]) == (1, None), "the client did not request usage"
         sent = [seen.json for seen in server.seen]
     assert [each.get("tool_choice") for each in sent] == [None, None, "none", "none"]
-    assert sent[1]["stream_options"] == {"include_usage": True}, "so that it is known"
+    assert sent[1]["stream_options"] == {"include_usage": True}, "the second try requests usage"
     assert "stream_options" not in sent[3]
 
 
@@ -413,7 +413,7 @@ def test_a_call_swallowed_twice_is_retried_as_proxy(inside: Inside) -> None:
         (told("Hi.", used=40, streamed=True), "Hi.", ""),
     ],
 )
-def test_no_other_reply_is_asked_for_a_third_time(inside: Inside, second: Script, text_: str, thoughts: str) -> None:
+def test_no_other_reply_is_retried_twice(inside: Inside, second: Script, text_: str, thoughts: str) -> None:
     with Upstream(SILENT, second) as server:
         server.paths["/v1/models"] = models("vllm")
         found = said(inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
@@ -422,7 +422,7 @@ def test_no_other_reply_is_asked_for_a_third_time(inside: Inside, second: Script
 
 
 @pytest.mark.parametrize("words", ["parse: server", "server: sglang"])
-def test_where_the_proxy_cannot_parse_there_is_no_third_time(inside: Inside, words: str) -> None:
+def test_there_is_no_third_try_if_the_proxy_cannot_parse(inside: Inside, words: str) -> None:
     with Upstream(SILENT, SWALLOWED) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", {words}}}]')
         found = said(client.post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
@@ -431,7 +431,7 @@ def test_where_the_proxy_cannot_parse_there_is_no_third_time(inside: Inside, wor
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_counts_of_three_tries_are_those_of_all(inside: Inside, streamed: bool) -> None:
+def test_usage_is_the_sum_of_all_three_tries(inside: Inside, streamed: bool) -> None:
     tries = (told(EMPTY, streamed=streamed), told(EMPTY, used=40, streamed=streamed), told(CALL, streamed=streamed))
     with Upstream(*tries) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -449,7 +449,7 @@ def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: S
     assert (found["text"], found["calls"], found["end"], found["roles"]) == ("", [], ["stop"], 1)
 
 
-def test_where_blanks_have_left_the_call_swallowed_twice_is_remembered(inside: Inside) -> None:
+def test_after_sent_whitespace_a_call_swallowed_twice_is_remembered(inside: Inside) -> None:
     blank = text_reply(" ")
     with Upstream(blank, SWALLOWED, told(CALL, streamed=True)) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -468,7 +468,7 @@ def test_an_empty_whole_answer_for_a_stream_is_requested_again(inside: Inside) -
     assert found["text"] == "Hi." and found["thoughts"] == "" and found["usage"] == usage(20, 5)
 
 
-def test_a_whole_answer_does_not_go_on_in_a_stream(inside: Inside) -> None:
+def test_a_whole_answer_does_not_continue_a_stream(inside: Inside) -> None:
     with Upstream(told(THOUGHT, streamed=True), told("Hi.")) as server:
         found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
     assert found["text"] == "" and found["end"] == ["stop"]

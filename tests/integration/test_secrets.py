@@ -1,4 +1,4 @@
-"""Keys in what the proxy writes down and in errors are masked; what a model says reaches the client unchanged."""
+"""Keys are masked in everything that the proxy writes and in errors. A model's text reaches the client unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.scripted import (
     whole_reply,
 )
 
-# Eight of its characters in a row are never hexadecimal digits alone: a random id cannot contain them.
+# Any eight consecutive characters contain a non-hexadecimal digit, so no random id contains them.
 KEY = "Key-01234x56789-abcdefghijklmnopqrstuvwxyz"
 PART = 8
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -46,7 +46,7 @@ CHAT, MESSAGES, RESPONSES, PASSED = "/v1/chat/completions", "/v1/messages", "/v1
 
 
 def quotes(where: object) -> bool:
-    """Return whether any part of the key is there."""
+    """Return whether any part of the key is present."""
     return any(KEY[at : at + PART] in str(where) for at in range(len(KEY) - PART + 1))
 
 
@@ -116,7 +116,7 @@ def without_ids(response: TestResponse) -> bytes:
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_a_models_answer_that_contains_the_key_is_unchanged(inside: Inside, path: str, streamed: bool) -> None:
-    """Stars in a tool call would be written into the user's file."""
+    """Asterisks in a tool call would be written into the user's file."""
     script = streamed_answer() if streamed else whole_answer()
     with Upstream(script, script) as server:
         server.paths["/v1/models"] = [answer({"data": []})]
@@ -128,7 +128,7 @@ def test_a_models_answer_that_contains_the_key_is_unchanged(inside: Inside, path
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "application/x-ndjson", "text/plain"])
-def test_a_passed_answer_of_status_200_is_unchanged(inside: Inside, kind: str) -> None:
+def test_a_forwarded_answer_with_status_200_is_unchanged(inside: Inside, kind: str) -> None:
     data = b'data: {"choices": [{"text": "%b"}]}\n\ndata: {"error": "%b"}\n\n' % (KEY.encode(), KEY.encode())
     parts: list[Any] = [head(200, {"Content-Type": kind, "Content-Length": str(len(data))}), data[:40], 0.01, data[40:]]
     with Upstream(parts) as server:
@@ -140,7 +140,7 @@ REFUSAL = {"message": f'no {KEY}: "auto" tool choice requires --enable-auto-tool
 
 
 def unclosed(content: str) -> list[Any]:
-    """Return a call that is repaired: the audit file has it before and after."""
+    """Return a call that needs repair, so that the audit file contains it before and after."""
     broken = arguments(0, f'{{"path": "a", "content": "{content}"')
     return stream(ROLE, opened(0, "c1", "write_file"), broken, finish("stop"), DONE)
 
@@ -172,7 +172,7 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
     assert len(captures) == 6 and "word-in-" not in str(captures)
     for first, _, body_of in captures:
         assert "Call write_file with ****" in first and not quotes(first)
-        # The body of an error is masked, and what the model said is the capture's purpose.
+        # Error bodies are masked. The model's text is what a capture is for.
         assert quotes(body_of) == (json.loads(first)["status"] == 200)
 
 
@@ -183,7 +183,7 @@ def test_a_key_in_an_exception_is_masked_in_its_traceback(inside: Inside) -> Non
         line = form.format(made)
         assert "ValueError: what is ****" in line and not quotes(line)
     inside("http://127.0.0.1:1").get("/health")
-    assert quotes(TextLines().format(made))  # the next request of this thread has other secrets
+    assert quotes(TextLines().format(made))  # the next request on this thread has other secrets
 
 
 def failed(message: str) -> Any:
@@ -198,7 +198,7 @@ def failed(message: str) -> Any:
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
 @pytest.mark.parametrize("named", [KEY, f"Bearer {KEY}", "another-tenants-key-1234"])
-def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
+def test_a_key_used_as_model_name_is_not_a_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
     done = whole_reply("a")
     with Upstream(done, done) as server:
         models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []
@@ -213,7 +213,7 @@ def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, liste
     assert dict(re.findall(r'requests_total{.*model="([^"]+)",status="200"} ([0-9]+)', metrics)) == expected
 
 
-def test_the_admins_key_is_not_sent_upstream_by_a_scrape(inside: Inside) -> None:
+def test_a_scrape_does_not_send_the_admins_key_upstream(inside: Inside) -> None:
     with Upstream() as server:
         server.play([answer({"data": [{"id": "tiny"}]})])
         inside(server.url).get("/metrics", headers={"Host": "localhost", **BEARER})

@@ -1,7 +1,7 @@
-"""Replies of which a part is not strict JSON, or not what the API says: read in full, or ended in the API's error.
+"""Replies with invalid JSON or unexpected values: parsed completely, or ended with the API's error.
 
-A reply with a hole in it that looks complete is the worst of all: an agent writes `AAACCC` to a file where the model
-said `AAABBBCCC`, and nobody notices (contracts C4 and C5).
+An incomplete reply that looks complete is the worst result: an agent writes `AAACCC` to a file although the model sent
+`AAABBBCCC`, and the loss goes unnoticed (contracts C4 and C5).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _fragment(said: str) -> bytes:
     return arguments(0, said)
 
 
-# A place of a reply: the events before it, an event with a text there, the events after it, what surrounds the text.
+# A field of a reply: the events before it, an event with its text, the events after it, and the surrounding text.
 OPEN = '{"path": "x", "content": "'
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": ' + OPEN
 Place = tuple[list[bytes], Callable[[str], bytes], list[bytes], tuple[str, str]]
@@ -71,7 +71,7 @@ PLACES: Mapping[str, Place] = {
 
 
 def _said(place: str, told: Told, data: bytes) -> str:
-    """Return a client's view of this place of a stream."""
+    """Return a client's view of this field of a stream."""
     if place == "text" or (place == "a call in the text" and told.error):
         return told.text
     if place != "reasoning":
@@ -98,7 +98,7 @@ def _as_logprobs(written: bytes) -> Callable[[bytes], bytes]:
     return lambda event: event.replace(b'"logprobs": null', b'"logprobs": {"content": [' + written + b"]}")
 
 
-# What is done to the event that says BBB, and what it says then.
+# The change to the event that contains BBB, and its text after parsing.
 READ: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
     "NaN": (_as_logprobs(b"NaN"), "BBB"),
     "-Infinity": (_as_logprobs(b'{"logprob": -Infinity}'), "BBB"),
@@ -126,11 +126,11 @@ def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, 
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), READ), ids=str)
 def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
-    """Nothing is dropped, and every client can read what it gets: `null`, and escapes."""
+    """Nothing is dropped, and every client can parse the result: `null`, and escapes."""
     before, says, after, (_, behind) = PLACES[place]
     change, said = READ[fault]
     if behind and not tools:
-        return  # a call that was not offered is not repaired, and its arguments are text here
+        return  # a call to a tool that was not offered is not repaired; its arguments are text
     parts = [*[says("AAA")] * 4, change(says("BBB")), *[says("CCC")] * 4]
     data = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools).data
     for given in events(data):
@@ -180,7 +180,7 @@ UNREADABLE: Mapping[str, bytes] = {
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), UNREADABLE), ids=str)
 def test_an_unreadable_event_is_an_error(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
-    """What came before it has left, what follows never does, and the model is not asked again."""
+    """Earlier text has been sent, later text never is, and the request is not retried."""
     before, says, after, (around, _) = PLACES[place]
     parts = [*[says("AAA")] * 4, UNREADABLE[fault], *[says("CCC")] * 4]
     response = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools)
@@ -192,7 +192,7 @@ def test_an_unreadable_event_is_an_error(inside: Inside, *, dialect: str, place:
 
 @EACH
 @pytest.mark.parametrize("fault", UNREADABLE)
-def test_a_reply_that_begins_so_is_a_502(inside: Inside, dialect: Dialect, fault: str) -> None:
+def test_a_reply_that_starts_with_an_unreadable_event_is_a_502(inside: Inside, dialect: Dialect, fault: str) -> None:
     script = stream(ROLE, UNREADABLE[fault], text("CCC"), finish(), DONE)
     response = _asked(inside, dialect, script, streamed=True, tools=True)
     assert response.status_code == 502
@@ -243,7 +243,7 @@ def test_lenient_whole_answers_are_read(
 ) -> None:
     change, said = READ[fault]
     if place == "arguments" and said != "BBB" and not tools:
-        return  # it is not repaired
+        return  # the arguments are not repaired
     message = WHOLE_PLACES[place]
     body = change(
         b"data: " + json.dumps(completion(message, "tool_calls" if place == "arguments" else "stop")).encode()
@@ -271,7 +271,7 @@ def _message(said: Any, **choice: Any) -> dict[str, Any]:
 
 
 def _completions(said: str, reason: str | None = None, **choice: Any) -> dict[str, Any]:
-    """Return a choice in the form of `/v1/completions`."""
+    """Return a choice in the format of `/v1/completions`."""
     return {"index": 0, "text": said, "finish_reason": reason, **choice}
 
 
@@ -281,7 +281,7 @@ def _chunks(*choices: dict[str, Any]) -> Script:
 
 THOUGHT = {**WHOLE_PLACES["text"], "reasoning": "Hm."}
 REFUSAL = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "BBB"}]}
-# Unusual forms of a reply, each with the client's text and whether there is reasoning.
+# Unusual forms of a reply, each with the client's text and whether it has reasoning.
 FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     "content parts": (
         stream(delta({"role": "assistant", "content": [*PARTS, "CCC"]}), finish(), DONE),
@@ -311,7 +311,7 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     ),
     "completions": (_chunks(_completions("BB"), _completions("B"), _completions("", "stop")), True, "BBB", False),
     "completions, whole": ([answer({"id": "c", "choices": [_completions("BBB", "stop")]})], False, "BBB", False),
-    # Together sends both.
+    # Together AI sends both.
     "completions beside a delta": (
         _chunks(
             *(_completions(said, delta={"content": said}) for said in ("BB", "B")), _completions("", "stop", delta={})
@@ -321,7 +321,7 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
         False,
     ),
 }
-# A chat client gets these forms as they are.
+# A chat client gets these forms unchanged.
 UNCHANGED = [name for name in FORMS if "parts" in name or "thinking" in name] + ["a whole message after its text"]
 
 
@@ -371,7 +371,7 @@ def test_each_choice_may_be_one_whole_message(inside: Inside, tools: bool, toget
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dialect, tools: bool) -> None:
-    """Neither reading is certain: pieces of one text, or all of it so far."""
+    """The messages may be pieces of one text or the whole text so far."""
     parts = [event({"choices": [{"index": 0, "message": {"content": said}, "finish_reason": None}]}) for said in "ab"]
     response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
     assert dialect.stream(response.data).failed
@@ -415,7 +415,7 @@ def test_an_unreadable_answer_is_a_502(
 
 
 def test_a_readable_event_is_unchanged(inside: Inside) -> None:
-    """C1: only what a strict client could not read is written again."""
+    """C1: an event is rewritten only if a strict client could not parse it."""
     parts = [ROLE, text("AAA"), _as_logprobs(b"1.50")(text("BBB")), text("\ud83d"), text("CCC"), finish(), DONE]
     given = _asked(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
     assert given == b"".join(parts)
@@ -423,8 +423,8 @@ def test_a_readable_event_is_unchanged(inside: Inside) -> None:
 
 @EACH
 @pytest.mark.parametrize("fault", ["words", "content: an object"])
-def test_the_model_server_is_closed_and_blamed(front: Front, dialect: Dialect, fault: str) -> None:
-    """It need not generate what nobody reads, and the log and the metrics do not say `ok`."""
+def test_the_upstream_is_closed_and_reported_as_failed(front: Front, dialect: Dialect, fault: str) -> None:
+    """It need not generate unused text, and the log and metrics do not report `ok`."""
     gate = front.upstream.gate()
     script: list[Action] = stream(ROLE, *[text("AAA ")] * 9, gate, UNREADABLE[fault], Act.EXPECT_CLOSE, ended=False)
     front.upstream.play(script)
@@ -454,8 +454,8 @@ def _counted(front: Front, name: str) -> float:
 @EACH
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", READ)
-def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place: str, fault: str) -> None:
-    """Events that pass after one pattern match: the pattern matches none that must be written again."""
+def test_a_stream_on_the_fast_lane_is_parsed_too(front: Front, dialect: Dialect, place: str, fault: str) -> None:
+    """One pattern match decides what passes. It never matches an event that must be rewritten."""
     before, says, after, (_, behind) = PLACES[place]
     change, said = READ[fault]
     gate = front.upstream.gate()
@@ -480,8 +480,8 @@ def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place:
 
 @EACH
 @pytest.mark.parametrize("place", PLACES)
-def test_a_character_in_two_events_is_one(inside: Inside, dialect: Dialect, place: str) -> None:
-    """Its two surrogate halves, escaped, as a server writes it that sends each token by itself."""
+def test_a_character_split_over_two_events_is_joined(inside: Inside, dialect: Dialect, place: str) -> None:
+    """A server that sends each token separately splits it into two escaped surrogates."""
     before, says, after, (_, behind) = PLACES[place]
     parts = [says("a"), says("b\ud83d"), says("\ude00c"), says("d"), says("\ud83d"), says("\ude00"), says("e")]
     data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
@@ -491,7 +491,7 @@ def test_a_character_in_two_events_is_one(inside: Inside, dialect: Dialect, plac
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_half_a_character_without_the_other_is_not_lost(inside: Inside, place: str) -> None:
+def test_half_a_character_without_its_other_half_is_not_lost(inside: Inside, place: str) -> None:
     before, says, after, (_, behind) = PLACES[place]
     dialect = DIALECTS["messages"]
     parts = [says("a\ud83d"), says("b\ud83d")]
@@ -500,7 +500,7 @@ def test_half_a_character_without_the_other_is_not_lost(inside: Inside, place: s
     assert (json.loads(got)["content"] if behind else got) == "a\ufffdb\ufffd"
 
 
-def test_an_error_that_only_lenient_clients_read_is_read(inside: Inside) -> None:
+def test_an_error_that_only_lenient_clients_can_parse_is_recognized(inside: Inside) -> None:
     body = b'{"error": {"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": NaN}}'
     response = _asked(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)
     assert response.status_code == 400
