@@ -247,8 +247,7 @@ class BufferedClient(FlaskClient):
 
 
 class Inside:
-    """Factory of the application without gunicorn: `inside(upstream_url, rules, setting=value)` returns its test
-    client.
+    """Factory of the application without gunicorn: `inside(upstream_url, rules, setting=value)` returns a test client.
 
     If `runtime` is a directory, responses are stored in it.
     """

@@ -47,7 +47,7 @@ def facts(line: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
 
 
-def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
+def test_a_stream_has_one_line_with_its_fields(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
     with Upstream(text_reply(HERMES)) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     line, *repairs = caplog.messages

@@ -85,7 +85,7 @@ class TestAgent:
         assert [*known.AGENTS] == [name for name, setup in SETUPS.items() if setup.version]
 
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
-    def test_a_users_own_files_are_those_that_setup_merges_into(self, agent: Agent, tmp_path: Path) -> None:
+    def test_setup_merges_into_a_users_existing_files(self, agent: Agent, tmp_path: Path) -> None:
         """The files exist before setup and keep their content."""
         agent.settle(tmp_path)
         files = {Path(file.path): file for file in agent.told("http://127.0.0.1:1", str(tmp_path)).files}

@@ -1,7 +1,7 @@
 """The OpenAI Agents SDK and the proxy: an agent with a function tool, in both APIs, streamed and whole.
 
-The model writes its call as text. The SDK must receive a structured call, run the function, send its output, and
-return the final text as the result.
+The model writes its call as text. The SDK must receive a structured call, run the function, send its output, and return
+the final text as the result.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_options_is_a_204(inside: Inside, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/models", "/health", "/"])
 def test_head_has_no_body_and_closes_the_upstream(inside: Inside, path: str) -> None:
-    """Section 2: HEAD is supported automatically, and its upstream response is closed."""
+    """HEAD is supported automatically, and its upstream response is closed."""
     with Upstream([answer({"data": []})]) as server:
         response = inside(server.url).head(path)
     assert (response.status_code, response.data) == (200, b"")
@@ -257,7 +257,7 @@ def test_only_meaningful_upstream_headers_are_returned(inside: Inside, streamed:
 
 
 def test_an_invalid_client_header_does_not_cause_a_502(inside: Inside) -> None:
-    """Section 3: header values that cannot be sent are validated or dropped before the upstream call."""
+    """Header values that cannot be sent are validated or dropped before the upstream call."""
     with Upstream(whole_reply("a")) as server:
         headers = {"Authorization": "Bearer k\u00e9\u2603".encode().decode("latin-1")}
         response = inside(server.url).post(CHAT, json=chat(stream=False), headers=headers)

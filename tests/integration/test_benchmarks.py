@@ -40,7 +40,7 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.benchmarks
-def test_held_figures_are_measured_against_nginx_and_another_tree() -> None:
+def test_targets_are_measured_against_nginx_and_another_tree() -> None:
     """Every answer is correct, and each figure is marked as met, not met or not measured."""
     done, rows = ran("held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD")
     assert rows[0][-2:] == ["HEAD", "proxy"]

@@ -19,7 +19,7 @@ from tests.support.scripted import PATIENCE, ROLE, head, text
 
 pytestmark = pytest.mark.once
 
-# A gigabyte of blanks in a megabyte, as concatenated gzip members.
+# A gigabyte of spaces in a megabyte, as concatenated gzip members.
 MEMBER = gzip.compress(b" " * 2**24, 6, mtime=0)
 BOMB = MEMBER * 64
 # Additional memory that a worker may use: an answer of maximum size, once in parts and once joined.

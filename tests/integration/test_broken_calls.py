@@ -33,7 +33,7 @@ from tests.support.scripted import (
 CHAT = "/v1/chat/completions"
 RULES = 'models: [{match: "*", broken_calls: retry}]'
 ARGUMENTS = {"path": "a", "content": "b"}
-# This text has no reading in which the content ends.
+# No reading of this text shows where the content ends.
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}\n</tool_call>'
 BEFORE = "I write it.\n"
 
@@ -136,7 +136,7 @@ THINKS = 'models: [{match: "*", broken_calls: retry, %s}]'
 THOUGHTS = {
     "opened": (THINKS % "reasoning: split, family: qwen3", "<think>\nHm.\n</think>\n\n"),
     "in the prompt": (THINKS % "reasoning: split, family: qwen3.5", "Hm.\n</think>\n\n"),
-    "learnt": (THINKS % "family: qwen3.5", "Hm.\n</think>\n\n"),
+    "learned": (THINKS % "family: qwen3.5", "Hm.\n</think>\n\n"),
 }
 NO_PARSER = [answer({"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}, 400)]
 
@@ -152,11 +152,9 @@ def thinking() -> Script:
 @pytest.mark.parametrize("before", ["", BEFORE])
 @pytest.mark.parametrize("how", THOUGHTS)
 def test_reasoning_before_the_call_is_kept(inside: Inside, how: str, before: str, streamed: bool, second: Any) -> None:
-    """No text is added after it. It is separated if the proxy has learned to parse, even where a forced call leaves the
-    reasoning unclosed.
-    """
+    """No text is added after it. It is separated once the proxy has learned to parse, even without a closing tag."""
     rules, thought = THOUGHTS[how]
-    refused = [NO_PARSER] if how == "learnt" else []
+    refused = [NO_PARSER] if how == "learned" else []
     with upstream(*refused, told(thought + before + CALL, used=9, streamed=streamed), second()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
         data = inside(server.url, rules=rules).post(CHAT, json=asked(streamed)).data
@@ -269,7 +267,7 @@ NO_CALL: list[Script] = [
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", NO_CALL)
-def test_without_a_second_call_the_first_reply_stays(inside: Inside, second: Script, streamed: bool) -> None:
+def test_without_a_second_call_the_first_reply_is_kept(inside: Inside, second: Script, streamed: bool) -> None:
     with upstream(told(BEFORE + CALL, streamed=streamed), second) as server:
         response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
         assert len(server.seen) == 2
@@ -295,7 +293,7 @@ def test_the_text_before_the_call_is_sent_immediately(inside: Inside) -> None:
     assert said(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
 
 
-SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "told": [BEFORE + CALL.replace("write_file", "run")]}
+SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "after_text": [BEFORE + CALL.replace("write_file", "run")]}
 COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLength": 12}}, "required": ["command"]}
 
 
@@ -308,7 +306,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("script,before", [("broken", ""), ("told", BEFORE.strip())])
+@pytest.mark.parametrize("script,before", [("broken", ""), ("after_text", BEFORE.strip())])
 def test_a_real_llama_cpp_grammar_writes_the_call(
     inside: Inside, real: str, script: str, before: str, streamed: bool
 ) -> None:

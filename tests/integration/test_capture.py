@@ -178,7 +178,7 @@ def test_concurrent_captures_do_not_mix(inside: Inside, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_vanished_client_frees_the_model_server_and_leaves_its_capture(proxy: Start, tmp_path: Path) -> None:
+def test_a_vanished_client_frees_the_model_server_and_is_captured(proxy: Start, tmp_path: Path) -> None:
     """Under gunicorn, for a closed and for a reset connection."""
     folder = tmp_path / "captures"
     with Upstream() as server:

@@ -353,7 +353,7 @@ def warned(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("serve")
-def test_an_address_open_to_the_network_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_open_to_the_network_causes_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     served("--host", "0.0.0.0")
     (told,) = warned(capsys)
     assert told.startswith("vllm-tool-proxy: warning: 0.0.0.0:")

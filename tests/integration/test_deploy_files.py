@@ -51,7 +51,7 @@ def haproxy_programs() -> list[str]:
 
 
 def test_haproxy_accepts_the_file_without_a_warning(tmp_path: Path) -> None:
-    files = {"as it is": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
+    files = {"unchanged": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
     files["rendered"].write_text(rendered(18003, 18000, (18004, 18005, 18006), (18007, 18008), tmp_path))
     for program in haproxy_programs():
         for name, path in files.items():

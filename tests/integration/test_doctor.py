@@ -165,7 +165,7 @@ OK_YES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A server, and its differences from the findings on a healthy server: `more` and `less`."""
+    """A server, and how its findings differ from those of a healthy server: `more` and `less`."""
 
     behaviour: Behaviour
     more: frozenset[str]
@@ -184,8 +184,8 @@ def refusing(refuses: Callable[[Sequence[Message]], bool], why: str, more: str, 
 
 CASES: Mapping[str, Case] = {
     "no fault": case(""),
-    "it names no kind": case("kind_unsaid", owner="me"),
-    "nothing tells the kind": case("kind_unknown overflow_unknown", owner="me", paths={"/version": (404, b"")}),
+    "no kind in the model list": case("kind_unsaid", owner="me"),
+    "unknown kind": case("kind_unknown overflow_unknown", owner="me", paths={"/version": (404, b"")}),
     "no context": case("context_unknown", max_len=None),
     "no parser": case("parser_missing forced_refused stream_unknown", reads=None),
     "another family's parser, text left": case("parser_leaves_text", reads=frozenset({HERMES})),
@@ -195,20 +195,20 @@ CASES: Mapping[str, Case] = {
     "another family's parser, swallowed in streams": case(
         "parser_leaves_text stream_swallows", reads=frozenset({HERMES}), unread="in streams"
     ),
-    "another family's parser, under none too": case(
+    "another family's parser, also with tool_choice none": case(
         "all_swallowed stream_unknown", reads=frozenset({HERMES}), unread="swallowed", under_none="swallowed"
     ),
     "a parser that fails": case("parser_fails stream_unknown", reads=frozenset(), unread="fails"),
-    "a parser that fails, in the words of later ones": case(
+    "a parser that fails, newer error message": case(
         "parser_fails stream_unknown",
         before=when(
             lambda body: body.get("tools") and body["tool_choice"] == "auto",
             refusal("The model produced output that does not match the expected peg-native format", 500),
         ),
     ),
-    "under none the calls are taken, too": case("none_takes_calls", under_none="swallowed"),
+    "calls are removed with tool_choice none too": case("none_takes_calls", under_none="swallowed"),
     "a model that does not call": case("call_unknown forced_ignored", calls=False),
-    "there is no chat": case(
+    "no chat endpoint": case(
         "chat_unanswered forced_unknown stream_unknown reasoning_unknown overflow_unknown",
         before=chat_only(lambda body: (404, b'{"detail": "Not Found"}')),
     ),
@@ -222,7 +222,7 @@ CASES: Mapping[str, Case] = {
         )
     },
     "arguments cut off": case("arguments_broken forced_broken", before=chat_only(broken_whole)),
-    "a forced call is prose": case("forced_ignored", before=forced({"content": "I write it."})),
+    "a forced call becomes prose": case("forced_ignored", before=forced({"content": "I write it."})),
     "a forced call is cut off": case("forced_unknown", before=forced({"content": "I w"}, "length")),
     "calls lost in streams": case("stream_loses_calls", stream=no_calls),
     "arguments broken in streams": case("stream_misshapen", stream=each_chunk(said_calls('{"path": '))),
@@ -234,17 +234,17 @@ CASES: Mapping[str, Case] = {
     "streams break": case(
         "stream_breaks", stream=lambda events: [events[0], b'data: {"error": {"message": "gone"}}\n\n']
     ),
-    "thoughts in a field": case("", thinks="Hm.", thought_field="reasoning_content"),
-    "thoughts in the text": case("reasoning_in_text", thinks="<think>\nHm.\n</think>\n\n"),
-    "thoughts cannot be asked for": case(
+    "reasoning in a field": case("", thinks="Hm.", thought_field="reasoning_content"),
+    "reasoning in the text": case("reasoning_in_text", thinks="<think>\nHm.\n</think>\n\n"),
+    "reasoning cannot be requested": case(
         "reasoning_unknown", before=when(lambda body: asked(body) == THINK, refusal("busy", 503))
     ),
-    "a long prompt is refused in other words": case(
+    "a long prompt is refused, unknown error message": case(
         "overflow_words", before=when(lambda body: len(asked(body)) > 5000, refusal("that is rather long"))
     ),
-    "a long prompt is taken": case("overflow_taken", before=when(lambda body: len(asked(body)) > 5000, OK_YES)),
+    "a long prompt is accepted": case("overflow_taken", before=when(lambda body: len(asked(body)) > 5000, OK_YES)),
     "developer is lost": case("developer_lost", template=without_role("developer")),
-    "developer is lost, as the counts say": case(
+    "developer is lost, shown by token counts": case(
         "developer_lost", template=without_role("developer"), paths={"/tokenize": (404, b"")}
     ),
     "developer is refused": refusing(in_a_row("developer"), "Unexpected message role.", "developer_refused"),
@@ -262,8 +262,8 @@ CASES: Mapping[str, Case] = {
         "This model only supports single tool-calls at once!",
         "several_calls_refused",
     ),
-    "text beside a call is lost": case("text_beside_call_lost", template=edited(no_text_beside)),
-    "text beside a call is refused": refusing(
+    "text with a call is lost": case("text_beside_call_lost", template=edited(no_text_beside)),
+    "text with a call is refused": refusing(
         lambda said: any(each.get("tool_calls") and each["content"] for each in said),
         "both content and calls",
         "text_beside_call_refused",
@@ -284,17 +284,17 @@ CASES: Mapping[str, Case] = {
         "poisoned_arguments_unknown",
         "poisoned_arguments_refused",
     ),
-    "a user behind a result is refused": refusing(
+    "a user message after a result is refused": refusing(
         in_a_row("tool", "user"), "Unexpected role 'user' after role 'tool'", "user_behind_result_refused"
     ),
-    "a user behind a result is lost": case(
+    "a user message after a result is lost": case(
         "user_behind_result_lost",
         template=lambda said: ordinary(said[:-1] if [each["role"] for each in said[-2:]] == ["tool", "user"] else said),
     ),
-    "two users are refused": refusing(
+    "two user messages are refused": refusing(
         in_a_row("user", "user"), "conversation roles must alternate", "two_users_refused"
     ),
-    "the second of two users is lost": case(
+    "the second of two user messages is lost": case(
         "two_users_lost",
         template=lambda said: ordinary(said[:1] if [each["role"] for each in said] == ["user"] * 2 else said),
     ),
@@ -394,7 +394,7 @@ def test_a_server_with_models_but_without_chat_is_unusable(answer: Result, why: 
     assert report.entry == "" and report.verdict == "No agent can work with this server."
 
 
-def test_the_report_contains_its_costs_and_the_server_is_unchanged() -> None:
+def test_the_report_shows_its_costs_and_the_server_is_unchanged() -> None:
     with ModelServer(FINE) as server:
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}

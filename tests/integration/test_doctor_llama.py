@@ -75,9 +75,7 @@ def test_a_server_that_parses_its_models_calls(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_server_that_cannot_parse_its_models_calls(tmp_path: Path) -> None:
-    """llama.cpp parses only the syntax of its template. Calls in another syntax, as a finetuned model writes, are
-    errors.
-    """
+    """llama.cpp parses only the syntax of its template. Calls in another syntax, as of finetuned models, are errors."""
     with served(CODER, BAD, tmp_path, thinks=True) as url:
         report = examined(url)
     # The model's syntax differs from the template's, and the grammar of a forced call rejects it.

@@ -165,7 +165,7 @@ def test_text_held_too_long_is_released(inside: Inside) -> None:
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
 @pytest.mark.parametrize("wanted", ["as_is", "reasoning", "reasoning_content", "both"])
-def test_reasoning_is_sent_in_the_field_of_the_clients_profile(inside: Inside, wanted: str, transport: str) -> None:
+def test_reasoning_is_sent_in_the_fields_of_the_models_profile(inside: Inside, wanted: str, transport: str) -> None:
     """F73."""
     rules = f'models:\n  - {{match: "*", upstream: {transport}, reasoning: {wanted}}}\n'
     names = {"as_is": ["reasoning"], "both": ["reasoning", "reasoning_content"]}.get(wanted, [wanted])

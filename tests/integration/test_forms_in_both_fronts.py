@@ -31,13 +31,14 @@ DRESSES = {
     "bare": "{}",
     "a fence": "```json\n{}\n```",
     "an open fence": "```json\n{}\n",
-    "thoughts": f"{THOUGHT}\n\n{{}}",
-    "thoughts, a fence": f"{THOUGHT}\n```\n{{}}\n```",
+    "reasoning": f"{THOUGHT}\n\n{{}}",
+    "reasoning, a fence": f"{THOUGHT}\n```\n{{}}\n```",
 }
 
 
 def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """Return a chat client's calls, text and finish reason, for pieces of any size and for the whole."""
+    """Return a chat client's calls, text and finish reason, for three ways to split the stream and for a whole answer.
+    """
     pieces = [[text], units(text), random_cut(text, random.Random(5))]
     got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
     got.append(whole({"content": text}, tools=tools))
@@ -59,7 +60,7 @@ def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | N
 @pytest.mark.slow
 @pytest.mark.parametrize("dress", DRESSES)
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dress: str) -> None:
+def test_each_form_without_other_text_is_a_call_in_both_fronts(form: str, dress: str) -> None:
     for name, arguments in CALLS[1:3] if dress == "bare" else CALLS[1:2]:
         text = DRESSES[dress].replace("{}", FORMS[form](name, arguments))
         for tools in (TOOLS, *(each for each in OFFERS[1:] if each.resolve(name) is not None)):
@@ -99,7 +100,7 @@ SUITE = [json.loads(line) for line in (CORPORA / "other_suites.jsonl").read_text
 
 
 @pytest.mark.parametrize("row", SUITE, ids=lambda row: row["name"])
-def test_forms_of_other_suites_are_their_calls_in_both_fronts(row: dict[str, Any]) -> None:
+def test_forms_from_other_suites_are_calls_in_both_fronts(row: dict[str, Any]) -> None:
     meant = [(name, arguments) for name, arguments in row["calls"]]
     for seen in (*in_chat(row["text"], TRAVEL), *in_translations(row["text"], TRAVEL)):
         assert (seen[0], seen[1].strip(), seen[2]) == (meant, row["left"], "tool_calls")

@@ -1,6 +1,4 @@
-"""A request's memory is freed when it ends, without garbage collection. Bodies, answers and objects made from them can
-be megabytes each.
-"""
+"""A request's memory, which may be megabytes, is freed when the request ends and not by garbage collection."""
 
 from __future__ import annotations
 

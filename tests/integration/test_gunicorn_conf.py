@@ -51,12 +51,12 @@ def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
     process = subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        connect_and_send = ""
-        while "Booting worker" not in connect_and_send or "Listening at" not in connect_and_send:  # two processes write
+        log = ""
+        while "Booting worker" not in log or "Listening at" not in log:  # two processes write
             line = process.stderr.readline()
-            assert line, connect_and_send
-            connect_and_send += line
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", connect_and_send)
+            assert line, log
+            log += line
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", log)
         assert found
         yield Running(process, int(found[1]))
     finally:

@@ -306,7 +306,7 @@ def test_a_repeated_call_is_logged_and_reported_to_the_model(inside: Inside, log
     assert counts == [0, 0, 1, 2, 3, 4]
     told = [message["content"] for message in sent if message["role"] == "tool"]
     assert told[:4] == ["same"] * 4 and "5 times" in told[4] and "6 times" in told[5]
-    assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache survives"
+    assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache stays valid"
 
 
 def repeated(times: int) -> list[dict[str, Any]]:

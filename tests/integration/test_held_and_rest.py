@@ -1,6 +1,4 @@
-"""Other fields of a chunk that contains a call are kept when the chunk is rebuilt (C1), and text and reasoning keep
-their order.
-"""
+"""When a chunk that contains a call is rebuilt, its other fields are kept (C1), and so is the order of reasoning."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("text", HELD[:-1])
 @pytest.mark.parametrize("warm", [0, 3])
 def test_reasoning_does_not_overtake_held_text(text: str, name: str, warm: int) -> None:
-    """`warm` chunks of reasoning come first, which teach the proxy the shape of such chunks."""
+    """The first `warm` chunks of reasoning show the proxy the shape of such chunks."""
     before = [thinks("so ", name) for _ in range(warm)]
     chunks = [*before, says(text), thinks("hm", name), thinks("m", name), says(" b"), ends()]
     wanted = [("thinking", "so " * warm)] if warm else []

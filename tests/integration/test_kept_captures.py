@@ -1,4 +1,4 @@
-"""`--capture`: which answers are kept, how they are counted, and which are removed although none is written."""
+"""`--capture`: which answers are captured, how they are counted, and when captures are removed."""
 
 from __future__ import annotations
 

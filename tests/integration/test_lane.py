@@ -148,21 +148,21 @@ OTHERS: dict[str, list[Action]] = {
     "gzip": [head(200, {**PLAIN, "Content-Encoding": "gzip"}) + ZIPPED[:60], ZIPPED[60:]],
     "half a chunk": [begun(*BEGIN), chunked(ALL)[:50], chunked(ALL)[50:] + end()],
     "half an event": [begun(*BEGIN), chunked(ALL[:50]), chunked(ALL[50:]) + end()],
-    "half an event in front": [begun(*BEGIN, ALL[:50]), chunked(ALL[50:]), end()],
-    "a comment between": [begun(*BEGIN), chunked(WORDS[0] + b": ping\n\n" + b"".join(WORDS[1:])), end()],
+    "half an event in the first part": [begun(*BEGIN, ALL[:50]), chunked(ALL[50:]), end()],
+    "a comment between events": [begun(*BEGIN), chunked(WORDS[0] + b": ping\n\n" + b"".join(WORDS[1:])), end()],
 }
 LIES: dict[str, list[Action]] = {
     "a size too small": [begun(*BEGIN), sized(ALL, f"{len(ALL) - 5:x}"), end()],
     "a size too large": [begun(*BEGIN), sized(ALL, f"{len(ALL) + 5:x}"), end()],
-    "a size so large that the next chunk is in it": [begun(*BEGIN), sized(ALL, f"{len(ALL) + 200:x}"), end()],
+    "a size that includes the next chunk": [begun(*BEGIN), sized(ALL, f"{len(ALL) + 200:x}"), end()],
     "a size with a sign": [begun(*BEGIN), sized(ALL, f"+{len(ALL):x}"), end()],
     "a size with a prefix": [begun(*BEGIN), sized(ALL, f"0x{len(ALL):x}"), end()],
     "a size with an underscore": [begun(*BEGIN), sized(ALL, "1_0"), end()],
     "no size": [begun(*BEGIN), sized(ALL, ""), end()],
-    "no line end behind a chunk": [begun(*BEGIN), chunked(ALL)[:-2], end()],
-    "a line feed alone": [begun(*BEGIN), b"%x\n%b\n" % (len(ALL), ALL), end()],
-    "nothing behind it": [begun(*BEGIN), chunked(ALL)],
-    "half of it": [begun(*BEGIN), chunked(ALL)[:60]],
+    "no line end after a chunk": [begun(*BEGIN), chunked(ALL)[:-2], end()],
+    "only a line feed": [begun(*BEGIN), b"%x\n%b\n" % (len(ALL), ALL), end()],
+    "no end": [begun(*BEGIN), chunked(ALL)],
+    "half a chunk, no end": [begun(*BEGIN), chunked(ALL)[:60]],
     "the end in the middle": [begun(*BEGIN), chunked(WORDS[0]) + LAST + chunked(WORDS[1])],
 }
 

@@ -109,7 +109,7 @@ def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None
 
 
 def test_its_proxy_listens_only_on_this_machine_whatever_the_rules_say(server: Upstream, home: Path) -> None:
-    """The port comes from the rules. `--rules` reads another machine's rules file."""
+    """The port comes from a rules file that was written for another machine."""
     port = free_port()
     (home / "rules.yaml").write_text(f"settings: {{host: 192.0.2.5, port: {port}}}\n")
     words = ("sdk", "--rules", "rules.yaml", "--upstream", server.url, "--", str(home / "asks"))
@@ -248,7 +248,7 @@ def test_a_killed_launch_leaves_no_proxy(server: Upstream, home: Path) -> None:
 
 
 def test_a_launch_killed_before_its_proxy_listens_leaves_no_proxy(home: Path) -> None:
-    """It is killed when the process that becomes the proxy has locked its log."""
+    """`launch` is killed once the process that becomes the proxy has locked its log."""
     url = f"http://127.0.0.1:{free_port()}"
     with Upstream([Act.EXPECT_CLOSE] * 20) as server:
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
@@ -298,7 +298,7 @@ def test_a_closed_terminal_leaves_neither_agent_nor_proxy(server: Upstream, home
 
 @pytest.mark.slow
 def test_a_proxy_for_another_server_is_not_used(server: Upstream, home: Path, tmp_path: Path) -> None:
-    """The requested server is used, not the one of a proxy that happens to run."""
+    """A new proxy is started for the requested server."""
     with ExitStack() as stack:
         other = stack.enter_context(Upstream())
         other.paths = {"/health": [answer({})], MODELS: cards("other", max_model_len=65536)}

@@ -334,9 +334,7 @@ def test_its_policy_blocks_all_other_scripts(page: Page) -> None:
 
 @pytest.mark.slow
 def test_with_a_key_a_browser_asks_for_it_and_another_page_cannot_use_it(chromium: Browser, tmp_path: Path) -> None:
-    """The other page is on another port of this machine, so a browser considers it the same site and would send the
-    key.
-    """
+    """The other page is on another port, so a browser considers it the same site and would send the key."""
     (tmp_path / "key").write_text(KEY)
     with site(tmp_path, "--admin-key-file", str(tmp_path / "key")) as one:
         for key, status in (("not-it", 401), (KEY, 200)):

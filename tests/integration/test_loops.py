@@ -158,7 +158,7 @@ def test_a_start_with_its_own_address_as_upstream_is_rejected(
         ("0.0.0.0", "http://192.0.2.1:PORT"),
     ],
 )
-def test_other_upstreams_start(
+def test_a_start_with_another_upstream_succeeds(
     host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_bare(tmp_path, monkeypatch)

@@ -1,6 +1,4 @@
-"""Upstream faults for a Messages client: a real status before the stream, an error event in it, and never an end that
-looks like success (F93, F95, C4, C6).
-"""
+"""Upstream faults for a Messages client: a real status or an error event, never a false success (F93, F95, C4, C6)."""
 
 from __future__ import annotations
 
@@ -157,7 +155,7 @@ def test_a_broken_call_without_tools_never_looks_complete(inside: Inside, half: 
 @pytest.mark.parametrize("end", ["tool_calls", "length"])
 @MODES
 def test_empty_arguments_without_tools(inside: Inside, end: str, streamed: bool) -> None:
-    """After a natural end they become an empty object. A truncated call is not completed."""
+    """After a natural end, empty arguments become `{}`. A truncated call is not completed."""
     with serving(reply(streamed, "", call("call_1", ""), end=end)) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
     if end == "tool_calls":

@@ -136,7 +136,7 @@ def test_reasoning_in_both_fields_is_sent_once(inside: Inside, streamed: bool) -
 @MODES
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
 @pytest.mark.parametrize("name", ["stop_reason", "matched_stop"])
-def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any], streamed: bool) -> None:
+def test_the_stop_sequence_is_reported(inside: Inside, name: str, tools: list[Any], streamed: bool) -> None:
     def ended(stop: object) -> list[Any]:
         if streamed:
             last = {"index": 0, "delta": {"content": ""}, "finish_reason": "stop", name: stop}

@@ -38,7 +38,7 @@ def test_a_captured_recording_is_parsed_as_served(path: Path, transport: str, in
     request = chat(stream=streamed, tools=tools, stream_options={"include_usage": True})
     with Upstream(script) as server:
         response = inside(server.url, text, capture=str(tmp_path / "captures")).post(CHAT, json=request)
-    # The proxy retries a reply without content, and that try fails.
+    # The proxy retries a reply without content, and the retry fails here.
     file, *_ = sorted((tmp_path / "captures").iterdir())
     captured = read_capture(file.read_bytes(), str(file))
     assert captured.body == path.read_bytes() and captured.status == status and captured.raw_text is raw

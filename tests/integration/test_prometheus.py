@@ -1,7 +1,4 @@
-"""The dashboard and the alerts in deploy/: promtool accepts them. A real Prometheus scrapes a real proxy during
-requests
-of all kinds, and every panel's query returns data.
-"""
+"""The files in deploy/ for Prometheus: promtool accepts the alerts, and every panel of the dashboard has data."""
 
 from __future__ import annotations
 
@@ -88,8 +85,8 @@ def test_promtool_accepts_the_alerts_and_their_tests() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [rule["alert"] for rule in alerts()])
-def test_each_alert_has_a_test_that_notices_its_absence(name: str, tmp_path: Path) -> None:
-    """An alert that never fires, and one that always fires, each fail the tests of the alerts."""
+def test_the_alert_tests_detect_an_alert_that_never_or_always_fires(name: str, tmp_path: Path) -> None:
+    """An alert that never fires, and one that always fires, each fail promtool's tests of the alerts."""
     for expression in ("vector(1) > 2", "label_replace(vector(1), 'instance', 'z', '', '')"):
         spoilt = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
         for rule in spoilt["groups"][0]["rules"]:

@@ -152,7 +152,7 @@ def test_a_client_that_stops_reading_delays_no_stream(proxy: Start) -> None:
                 )
                 client.sendall(body)
                 assert client.recv(1)
-                readers.go_on()  # otherwise they would wait for HELD
+                readers.go_on()  # a blocked stream would wait for HELD
                 assert front.health()["total_buffers"] == 201
                 assert worker_of(front).memory_info().rss - before < 30e6  # the flood is 51 MB
             assert upstream.seen[-1].closed.wait(PATIENCE)
@@ -265,7 +265,7 @@ def test_a_second_try_that_cannot_connect_delays_no_stream(proxy: Start, tmp_pat
             with Client.post(front.port, asked) as client, client.answer() as response:
                 assert response.readline().startswith(b":")
                 hole.refuse()
-                readers.go_on()  # otherwise they would wait for HELD
+                readers.go_on()  # a blocked stream would wait for HELD
                 hole.end()
                 data = response.read()
             assert b"error" in data and DONE not in data
@@ -287,7 +287,7 @@ def test_a_locked_audit_file_delays_no_stream(proxy: Start, tmp_path: Path) -> N
             assert b"write_file" in readers.post(chat(tools=[WRITE_FILE])).data
         readers.wait(lambda: sum(each.ended for each in readers.all) == 70)
         readers.go_on(5)
-        assert time.monotonic() - began < PATIENCE  # otherwise they would wait for 70 s
+        assert time.monotonic() - began < PATIENCE  # blocked streams would wait for 70 s
         assert front.health()["active_requests"] > 50  # these wait to write
         assert front.logged("another process keeps it locked").count("cannot be written") >= 1
         fcntl.flock(file, fcntl.LOCK_UN)
@@ -312,7 +312,7 @@ def test_a_locked_store_delays_no_stream(proxy: Start, tmp_path: Path, monkeypat
                     gate.open()
                 readers.wait(lambda: all(each.ended for each in responses))
                 readers.go_on(5)
-                assert time.monotonic() - began < PATIENCE  # otherwise they would wait for 70 s
+                assert time.monotonic() - began < PATIENCE  # blocked streams would wait for 70 s
             assert all(b"response.completed" in each.data for each in responses)
             assert all(b'"store":false' in each.data for each in responses)
 

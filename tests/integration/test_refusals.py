@@ -21,7 +21,7 @@ KEY = "Key-0123456789-abcdefghijklmnopqrstuvwxyz"
 LEAKING = {
     "no version": ("POST %s?key=KEY\r\nHost: x\r\n\r\n", 400, "invalid request line"),
     "blanks in the line": ("POST %s KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid http version"),
-    "a method in small letters": ("post %s?KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid request method"),
+    "a lower-case method": ("post %s?KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid request method"),
     "an unknown version": ("POST %s?KEY HTTP/9.9\r\nHost: x\r\n\r\n", 400, "invalid http version"),
     "a long line": ("POST %s?" + "KEY" * 200 + " HTTP/1.1\r\nHost: x\r\n\r\n", 414, "limit request line"),
     "a long header": ("POST %s HTTP/1.1\r\nHost: x\r\nA: " + "KEY" * 300 + "\r\n\r\n", 431, "limit request headers"),
@@ -30,18 +30,18 @@ LEAKING = {
     "a blank before the colon": ("POST %s HTTP/1.1\r\nHost: x\r\nx-api-KEY : KEY\r\n\r\n", 400, "invalid header name"),
     "a folded line": ("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization:\r\n Bearer KEY\r\n\r\n", 400, "obsolete folding"),
     "a coding": ("POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: KEY\r\n\r\n", 501, "unsupported transfer coding"),
-    "an odd expectation": ("POST %s HTTP/1.1\r\nHost: x\r\nExpect: KEY\r\n\r\n", 417, "expectation failed"),
+    "an unknown expectation": ("POST %s HTTP/1.1\r\nHost: x\r\nExpect: KEY\r\n\r\n", 417, "expectation failed"),
     "a key in a bad line": ("KEY\r\n\r\n", 400, "invalid request line"),
 }
 # Framings that are ambiguous or announce too much: the header, the start of the body, and the status.
 FRAMINGS = {
     "a bare LF in the trailers": ("Transfer-Encoding: chunked", b"0\r\nA: b\n\n", 400),
     "no size": ("Transfer-Encoding: chunked", b"x\r\n", 400),
-    "a size below 0": ("Transfer-Encoding: chunked", b"-1\r\n", 400),
-    "more than the size": ("Transfer-Encoding: chunked", b"1\r\n{}\r\n", 400),
+    "a negative size": ("Transfer-Encoding: chunked", b"-1\r\n", 400),
+    "more data than the size": ("Transfer-Encoding: chunked", b"1\r\n{}\r\n", 400),
     "a length over the limit": ("Content-Length: 999999999999", b"{", 413),
     "too many digits": ("Content-Length: 9999999999999", b"{", 413),
-    "no number": ("Content-Length: 5a", b"{", 400),
+    "not a number": ("Content-Length: 5a", b"{", 400),
     "a sign": ("Content-Length: +5", b"{", 400),
     "two equal lengths": ("Content-Length: 5\r\nContent-Length: 5", b"{", 400),
     "two lengths": ("Content-Length: 5\r\nContent-Length: 6", b"{", 400),
@@ -55,9 +55,9 @@ FRAMINGS = {
     "a folded line": ("Transfer-Encoding:\r\n chunked", b"1\r\n{", 400),
     "a bare LF in the head": ("Content-Length: 100000\n\n", b"{", 400),
     "a bare LF at the head's end": ("Content-Length: 100000\r\n\n", b"{", 400),
-    "leave for too much": ("Expect: 100-continue\r\nContent-Length: 999999999", b"", 413),
+    "100-continue for too much": ("Expect: 100-continue\r\nContent-Length: 999999999", b"", 413),
     "another expectation": ("Expect: 200-ok\r\nContent-Length: 100000", b"{", 417),
-    "a second host": ("Host: y\r\nContent-Length: 2", b"{}", 400),
+    "two hosts": ("Host: y\r\nContent-Length: 2", b"{}", 400),
 }
 TARGETS = {
     "no host": "GET /health HTTP/1.1\r\n\r\n",

@@ -183,7 +183,7 @@ def test_200_streams_survive_new_rules_and_another_upstream(two: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_storm_of_reloads_fails_no_request(two: Make) -> None:
+def test_no_request_fails_during_many_reloads(two: Make) -> None:
     with Upstream(*[whole_reply("a")] * 2000) as server:
         storm = two(server.url)
         before = storm.workers().keys()

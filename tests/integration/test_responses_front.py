@@ -121,7 +121,7 @@ def test_a_full_context_is_an_error_that_makes_clients_compact(inside: Inside, k
 
 
 def test_a_heartbeat_between_slices_follows_the_events_read(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Events are numbered when they are read, also if they arrived together."""
+    """Events are numbered when they are read, even if they arrived together."""
     monkeypatch.setattr(attempt, "_slice", lambda: lambda: True)
     monkeypatch.setattr(AnswerWait, "heartbeat_due", property(lambda wait: True))
     script = [SSE + b"".join(map(chunked, (ROLE, text("So "), text("it"), text(" is."), finish(), DONE))) + LAST]
@@ -167,7 +167,7 @@ def test_tokens_are_counted_by_vllms_tokenizer_with_the_translated_request(insid
 
 
 CAPTURES = SHARED / "captures"
-codex = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures are not there")
+codex = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures are missing")
 
 
 @codex

@@ -1,7 +1,7 @@
 """The official openai SDK's `responses` and the proxy, in front of a real llama.cpp server and of scripted servers.
 
-The checker also validates every byte that the SDK receives: streams, whole responses and errors. The SDK is
-configured to reject whole responses that do not match its types.
+The checker also validates every byte that the SDK receives: streams, whole responses and errors. The SDK is configured
+to reject whole responses that do not match its types.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ FINAL: dict[str, tuple[list[bytes], dict[str, Any], str, str]] = {
     "parse: server, a field": (refusal("'store' is not supported"), FIELDS, "parse: server", "vllm"),
     # The field is not named, not sent, or part of the prompt.
     **{words: (refusal(words), FIELDS, "", "") for words in OTHER_WORDS},
-    "the prompt leaves nothing": (refusal(VLLM_CONTEXT.replace("1000", "9000")), {"max_tokens": 32000}, "", ""),
+    "the prompt fills the context": (refusal(VLLM_CONTEXT.replace("1000", "9000")), {"max_tokens": 32000}, "", ""),
     **{
         f"status {status}": (refusal("'store' is not supported; see --tool-call-parser", status), FIELDS, "", "vllm")
         for status in (401, 404, 422, 429, 503)
@@ -232,9 +232,7 @@ def test_max_tokens_are_reduced_to_the_remaining_context(inside: Inside, message
 @pytest.mark.parametrize("message", [VLLM_CONTEXT, "max_tokens=32000cannot be greater than max_model_len=8192."])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
 def test_max_tokens_is_omitted_if_the_prompt_was_not_counted(inside: Inside, field: str, message: str) -> None:
-    """vLLM stops counting when the prompt is too long ("at least"). Without a limit it uses the remaining context
-    (F85).
-    """
+    """vLLM stops counting when the prompt is too long ("at least"). The retry leaves the limit to the server (F85)."""
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
         assert server.seen[1].json == chat()

@@ -50,7 +50,7 @@ def named(name: str) -> dict[str, Script]:
 
 @pytest.fixture
 def two() -> Iterator[list[Upstream]]:
-    """Yield two servers: the main one, named usual, and one named own."""
+    """Yield the main server, named `usual`, and another server, named `own`."""
     with ExitStack() as stack:
         servers = [stack.enter_context(Upstream()) for _ in range(2)]
         for server, name in zip(servers, ("usual", "own"), strict=True):
@@ -81,7 +81,7 @@ CLIENT_KEY = {"Authorization": "Bearer client", "x-api-key": "client"}
 
 
 def keys_at(server: Upstream) -> set[str | None]:
-    """Return the API keys that the server received, None for a request without one, and reset its record."""
+    """Return the API keys that the server received (None for a request without one), and reset its record."""
     found = {seen.headers.get("Authorization") for seen in server.received}
     assert not any("client" in str(seen.headers.get("x-api-key")) for seen in server.received)
     server.received.clear()

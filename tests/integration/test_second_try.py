@@ -272,7 +272,7 @@ BROKEN: list[Script] = [
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", BROKEN)
 @pytest.mark.parametrize("message", [EMPTY, THOUGHT])
-def test_a_failed_second_try_leaves_the_first_reply(
+def test_a_failed_second_try_keeps_the_first_reply(
     inside: Inside, second: Script, message: dict[str, Any], streamed: bool
 ) -> None:
     with Upstream(told(message, streamed=streamed), second) as server:
@@ -329,7 +329,7 @@ def test_profile_and_server_can_prevent_the_proxy_retry(inside: Inside, words: s
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_call_swallowed_in_both_ways_is_not_remembered(inside: Inside, streamed: bool) -> None:
+def test_a_call_swallowed_in_both_modes_is_not_remembered(inside: Inside, streamed: bool) -> None:
     """vLLM's newer parsers take their family's calls out of the text under `none`, too."""
     swallowed = told(EMPTY, used=40, streamed=streamed)
     with Upstream(swallowed, swallowed, told("Hi.", streamed=streamed)) as server:
@@ -354,7 +354,7 @@ def test_the_log_advises_the_untried_setting(
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_text_on_retry_proves_no_missing_parser(inside: Inside, streamed: bool) -> None:
+def test_text_on_retry_does_not_prove_a_missing_parser(inside: Inside, streamed: bool) -> None:
     swallowed, answered = told(EMPTY, used=40, streamed=streamed), told("Hi.", used=4, streamed=streamed)
     with Upstream(swallowed, answered, answered) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -441,7 +441,7 @@ def test_usage_is_the_sum_of_all_three_tries(inside: Inside, streamed: bool) -> 
 
 
 @pytest.mark.parametrize("third", [[answer({"error": {"message": "no"}}, 500)], [], SWALLOWED])
-def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: Script) -> None:
+def test_a_failed_third_try_keeps_the_second_reply(inside: Inside, third: Script) -> None:
     with Upstream(SILENT, SWALLOWED, third) as server:
         server.paths["/v1/models"] = models("vllm")
         found = said(inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data, True)
@@ -449,7 +449,7 @@ def test_a_third_try_that_fails_leaves_the_second_reply(inside: Inside, third: S
     assert (found["text"], found["calls"], found["end"], found["roles"]) == ("", [], ["stop"], 1)
 
 
-def test_after_sent_whitespace_a_call_swallowed_twice_is_remembered(inside: Inside) -> None:
+def test_a_call_swallowed_twice_after_whitespace_is_remembered(inside: Inside) -> None:
     blank = text_reply(" ")
     with Upstream(blank, SWALLOWED, told(CALL, streamed=True)) as server:
         server.paths["/v1/models"] = models("vllm")

@@ -233,9 +233,7 @@ def test_no_path_reaches_another_path_of_the_model_server(shared: Two, path: str
 
 
 def test_a_header_with_an_underscore_is_dropped(shared: Two) -> None:
-    """`header_map = drop`: a header that a front end did not see cannot act as a key or hide that a request was
-    forwarded.
-    """
+    """`header_map = drop`: a header hidden from a front end cannot act as a key or hide that a request is forwarded."""
     for name in ("X_Api_Key", "x-api_key", "HTTP_X_API_KEY"):
         assert b" 401 " in shared.raw("GET /v1/models HTTP/1.1", "Host: x", f"{name}: {ALICE}")
     assert b" 404 " in shared.raw("GET /x/health HTTP/1.1", "Host: x", "SCRIPT_NAME: /x", "PATH_INFO: /health")

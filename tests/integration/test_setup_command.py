@@ -495,7 +495,7 @@ class TestLaunch:
         assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
 
     def test_both_sdks_use_the_printed_variables(self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        """They need nothing else."""
+        """The SDKs need no other settings."""
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         printed = run("setup", "sdk", "--url", real.url).out

@@ -58,7 +58,7 @@ def test_an_answer_to_an_incomplete_body_closes_the_connection(benches: Benches,
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
 def test_an_answer_to_a_complete_body_keeps_the_connection_alive(benches: Benches, framed: str) -> None:
-    """This includes a body that the proxy does not use."""
+    """This includes a body that no handler reads."""
     asked = framed_request(b"{}", framed).replace(b"/v1/chat/completions", b"/nothing")
     with connected(benches().proxy.port) as client:
         for _ in range(2):

@@ -45,7 +45,7 @@ def test_a_reload_checks_code_and_rules_before_the_workers_load_them() -> None:
 
 
 @pytest.mark.parametrize("unit", [UNIT, OPEN, SOCKET], ids=lambda path: path.name)
-def test_the_variables_that_it_names_exist(unit: Path) -> None:
+def test_all_named_variables_exist(unit: Path) -> None:
     named = set(re.findall(r"\bTOOL_PROXY_[A-Z_]+", unit.read_text())) - {"TOOL_PROXY_"}
     assert named and named <= {RULES_VARIABLE, *(spec.variables[0] for spec in SPECS)}
 

@@ -246,7 +246,7 @@ def test_a_responses_client_gets_a_reasoning_item(inside: Inside, streamed: bool
 def test_reasoning_is_sent_back_if_the_family_uses_it(
     inside: Inside, streamed: bool, family: str, thought: dict[str, str]
 ) -> None:
-    """For an unknown family it is not sent back until the server has shown that it requires it."""
+    """For an unknown family, reasoning is not sent back until the server has shown that it requires it."""
     rules = f'models:\n  - {{match: "*", family: {family}}}\n' if family else ""
     given = {"reasoning_content": "Hm.", "content": "Hi."}
     whole = whole_reply({"role": "assistant", **given})

@@ -1,4 +1,4 @@
-"""Steps of retries that may block run on a thread, never on the pump's own."""
+"""Retry steps that may block run on a thread of their own, never on the pump's thread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
 
 # The scripts of each case, and the blocking functions that it must call.
 TRIES: dict[str, tuple[list[Script], set[str]]] = {
-    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "learn"}),
-    "a thought": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
-    "three": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
+    "a refusal": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "learn"}),
+    "only reasoning": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
+    "three tries": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
     "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
 }
 BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"), (Snapshot, "server_kind")]

@@ -104,14 +104,14 @@ READ: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
     "-Infinity": (_as_logprobs(b'{"logprob": -Infinity}'), "BBB"),
     "5,000 digits": (_as_logprobs(DIGITS), "BBB"),
     "an index of 5,000 digits": (lambda event: event.replace(b'"created": 1', b'"created": ' + DIGITS), "BBB"),
-    "beyond a float": (_as_logprobs(b"1e999"), "BBB"),
+    "beyond the float range": (_as_logprobs(b"1e999"), "BBB"),
     "a tab": (_in_text(b"\t"), "B\tB"),
     "a control character": (_in_text(b"\x01"), "B\x01B"),
-    "a zero": (_in_text(b"\x00"), "B\x00B"),
+    "a NUL": (_in_text(b"\x00"), "B\x00B"),
     "a line end": (_in_text(b"\ndata: "), "B\nB"),
-    "no UTF-8": (_in_text(b"\xff"), "B\ufffdB"),
+    "invalid UTF-8": (_in_text(b"\xff"), "B\ufffdB"),
     "a byte order mark": (lambda event: event.replace(b"data: ", b"data: \xef\xbb\xbf"), "BBB"),
-    "a key twice": (lambda event: event.replace(b'"delta"', b'"delta": {"content": "no"}, "delta"'), "BBB"),
+    "a duplicate key": (lambda event: event.replace(b'"delta"', b'"delta": {"content": "no"}, "delta"'), "BBB"),
 }
 
 
@@ -147,9 +147,9 @@ def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools
 
 PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "BBB"}]
 UNREADABLE: Mapping[str, bytes] = {
-    "words": b"data: oops\n\n",
-    "half of it": b'data: {"choices": [\n\n',
-    "a deep one": b"data: " + b"[" * 50_000 + b"\n\n",
+    "plain text": b"data: oops\n\n",
+    "a truncated event": b'data: {"choices": [\n\n',
+    "deeply nested": b"data: " + b"[" * 50_000 + b"\n\n",
     "a line end in a string": b'data: {"choices": [{"index": 0, "delta": {"content": "B\nB"}}]}\n\n',
     "a string": b'data: "BBB"\n\n',
     "a list": event([{"choices": [{"index": 0, "delta": {"content": "BBB"}}]}]),
@@ -164,7 +164,7 @@ UNREADABLE: Mapping[str, bytes] = {
     "content: nothing in an object": delta({"content": {}}),
     "content: a number": delta({"content": 7}),
     "content: false": delta({"content": False}),
-    "content: a part that says an object": delta({"content": [{"type": "text", "text": {"value": "BBB"}}]}),
+    "content: a part with an object as text": delta({"content": [{"type": "text", "text": {"value": "BBB"}}]}),
     "content: a part of unknown type": delta({"content": [{"type": "foo", "content": "BBB"}]}),
     "content: a part of unknown type, nested": delta({"content": [{"type": "foo", "parts": [{"text": "BBB"}]}]}),
     "text: an object": event({"choices": [{"index": 0, "text": {"value": "BBB"}}]}),
@@ -206,8 +206,8 @@ PASS = {
     "an empty object": b"data: {}\n\n",
     "no choices": event({"object": "ping", "choices": None}),
     "an empty list": event({"choices": [], "prompt_progress": {"total": 7}}),
-    "NaN for choices": b'data: {"choices": NaN}\n\n',
-    "empty of another type": event({"choices": [{"index": 0, "delta": {"reasoning": {}, "tool_calls": {}}}]}),
+    "choices: NaN": b'data: {"choices": NaN}\n\n',
+    "empty values of another type": event({"choices": [{"index": 0, "delta": {"reasoning": {}, "tool_calls": {}}}]}),
 }
 
 
@@ -295,15 +295,15 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     "a whole answer": (stream(ROLE, event(completion("BBB")), DONE), True, "BBB", False),
     "a whole answer with reasoning": (stream(ROLE, event(completion(THOUGHT)), DONE), True, "BBB", True),
     "a whole message after its text": (stream(ROLE, text("BBB"), event(completion("BBB")), DONE), True, "BBB", False),
-    "a whole message beside a role": (_chunks(_message("BBB", delta={"role": "assistant"})), True, "BBB", False),
-    "beside empty fields": (_chunks(_message("BBB", delta={"content": "", "tool_calls": []})), True, "BBB", False),
+    "a whole message next to a role": (_chunks(_message("BBB", delta={"role": "assistant"})), True, "BBB", False),
+    "next to empty fields": (_chunks(_message("BBB", delta={"content": "", "tool_calls": []})), True, "BBB", False),
     "after its reasoning": (
         stream(_thought("Hm."), event({"choices": [_message(THOUGHT, delta={})]}), DONE),
         True,
         "BBB",
         True,
     ),
-    "beside a delta, after its text": (
+    "next to a delta, after its text": (
         stream(text("BBB"), event({"choices": [_message("BBB", delta={})]}), DONE),
         True,
         "BBB",
@@ -312,7 +312,7 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     "completions": (_chunks(_completions("BB"), _completions("B"), _completions("", "stop")), True, "BBB", False),
     "completions, whole": ([answer({"id": "c", "choices": [_completions("BBB", "stop")]})], False, "BBB", False),
     # Together AI sends both.
-    "completions beside a delta": (
+    "completions next to a delta": (
         _chunks(
             *(_completions(said, delta={"content": said}) for said in ("BB", "B")), _completions("", "stop", delta={})
         ),
@@ -382,7 +382,7 @@ def _whole(message: Any = None, **choice: Any) -> bytes:
 
 
 WHOLE_UNREADABLE: Mapping[str, bytes] = {
-    "words": answer(b"oops"),
+    "plain text": answer(b"oops"),
     "a string": answer("BBB"),
     "a list": answer([completion("BBB")]),
     "choices: an object": answer({"choices": {"0": {"message": {"content": "BBB"}}}}),
@@ -422,7 +422,7 @@ def test_a_readable_event_is_unchanged(inside: Inside) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("fault", ["words", "content: an object"])
+@pytest.mark.parametrize("fault", ["plain text", "content: an object"])
 def test_the_upstream_is_closed_and_reported_as_failed(front: Front, dialect: Dialect, fault: str) -> None:
     """It need not generate unused text, and the log and metrics do not report `ok`."""
     gate = front.upstream.gate()
