@@ -209,7 +209,7 @@ def _fronts(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
 
 
 def tls_context(authority: trustme.CA) -> ssl.SSLContext:
-    """TLS context of a server named localhost whose certificate the authority signed."""
+    """Return the TLS context of a server named localhost, with a certificate that the authority signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     return context

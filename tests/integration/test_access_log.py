@@ -102,16 +102,16 @@ def test_the_line_names_the_route(
     assert known.get("upstream") == ("ok" if dialect == "passed" else None)
 
 
-def called(said: str, reason: str) -> Script:
+def reply(said: str, reason: str) -> Script:
     return stream(ROLE, opened(0, "call_1", "write_file"), arguments(0, said), finish(reason), DONE)
 
 
 @pytest.mark.parametrize(
     "script,expected",
     [
-        (called('{"path": "a", "content": "b"}', "tool_calls"), {}),
-        (called('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
-        (called('{"path": "a", "cont', "length"), {"cut": "1"}),
+        (reply('{"path": "a", "content": "b"}', "tool_calls"), {}),
+        (reply('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
+        (reply('{"path": "a", "cont', "length"), {"cut": "1"}),
         (text_reply(HERMES), {}),
         (text_reply(HERMES[:60], why="length"), {"refused": "broken:1", "cut": "1"}),
         (text_reply("So.", why="length"), {}),

@@ -47,7 +47,7 @@ def script(headers: dict[str, str], data: bytes, status: int = 200) -> list[Any]
     return [head(status, {**headers, "Content-Length": str(len(data))}), data]
 
 
-def asked(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes]:
+def send(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes]:
     body = json.dumps(dialect.ask(streamed=streamed, tools=True)).encode()
     with closing(HTTPConnection("127.0.0.1", bench.proxy.port, timeout=3 * PATIENCE)) as client:
         client.request("POST", dialect.path, body)
@@ -61,7 +61,7 @@ def asked(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes
 def test_a_bomb_is_an_upstream_error_and_memory_stays_bounded(bench: Bench, dialect: Dialect, streamed: bool) -> None:
     before = most_memory(bench)
     bench.play(*[script(EVENTS if streamed else JSON, BOMB)] * 2)
-    status, data = asked(bench, dialect, streamed=streamed)
+    status, data = send(bench, dialect, streamed=streamed)
     if status == 200:
         told = dialect.stream(data)
         assert told.failed, data[:500]
@@ -77,7 +77,7 @@ def test_a_bomb_is_an_upstream_error_and_memory_stays_bounded(bench: Bench, dial
 def test_a_bomb_in_a_started_stream_ends_it_with_an_error(bench: Bench, dialect: Dialect) -> None:
     before = most_memory(bench)
     bench.play(script(EVENTS, gzip.compress(ROLE + text("So. ")) + BOMB))
-    status, data = asked(bench, dialect, streamed=True)
+    status, data = send(bench, dialect, streamed=True)
     told = dialect.stream(data)
     assert (status, told.text) == (200, "So. ") and told.failed and not told.finish
     assert told.words.startswith("the model server sent more than is allowed: ")

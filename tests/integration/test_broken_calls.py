@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Inside
-from tests.integration.test_second_try import BROKEN, asked, counted, models, said, told, usage
+from tests.integration.test_second_try import BROKEN, body_for, models, sends, usage, usage_chunk, view
 from tests.real import llama
 from tests.support.reply import read
 from tests.support.responses_ask import ask as ask_response
@@ -75,10 +75,10 @@ def arguments_of(data: bytes) -> list[Any]:
 def test_the_second_call_replaces_the_broken_one(
     inside: Inside, before: str, behind: str, streamed: bool, second: Any
 ) -> None:
-    with upstream(told(before + CALL + behind, used=9, streamed=streamed), second()) as server:
-        response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
+    with upstream(sends(before + CALL + behind, used=9, streamed=streamed), second()) as server:
+        response = inside(server.url, rules=RULES).post(CHAT, json=body_for(streamed))
         one, other = (seen.json for seen in server.seen)
-    found = said(response.data, streamed)
+    found = view(response.data, streamed)
     assert found["text"].strip() == before.strip() and found["calls"] == ["write_file"]
     assert found["end"] == ["tool_calls"] and found["roles"] == 1 and len(found["ids"]) == 1
     assert found["usage"] == usage(30, 14)
@@ -94,14 +94,14 @@ def test_an_unreadable_structured_call_of_a_whole_answer_is_requested_again(insi
     message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
     first = whole_reply(message, "tool_calls", usage=usage(10, 9))
     with upstream(first, guided()) as server:
-        response = inside(server.url, rules=RULES).post(CHAT, json=asked(False))
+        response = inside(server.url, rules=RULES).post(CHAT, json=body_for(False))
         assert len(server.seen) == 2
-    found = said(response.data, False)
+    found = view(response.data, False)
     assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
     assert arguments_of(response.data) == [ARGUMENTS] and found["usage"] == usage(30, 14)
 
 
-@pytest.mark.parametrize("second", [guided(), told("I cannot.")])
+@pytest.mark.parametrize("second", [guided(), sends("I cannot.")])
 @pytest.mark.parametrize("before", ["", BEFORE])
 def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, before: str, second: Script) -> None:
     """Its sequence numbers continue after the heartbeats of the second try."""
@@ -109,7 +109,7 @@ def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, b
     body = ask_response(tools=[tool], stream=True)
     with upstream() as server:
         gate = server.gate()
-        server.play(told(before + CALL, used=9, streamed=True), [gate, *second])
+        server.play(sends(before + CALL, used=9, streamed=True), [gate, *second])
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url, rules=RULES, heartbeat=0.02)
         given: Any = iter(client.post("/v1/responses", json=body, buffered=False).response)
@@ -125,9 +125,9 @@ def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, b
 
 def test_no_reasoning_follows_sent_text(inside: Inside) -> None:
     rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
-    with upstream(told(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
+    with upstream(sends(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
-        found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
+        found = view(inside(server.url, rules=rules).post(CHAT, json=body_for(True)).data, True)
     assert (found["thoughts"], found["text"], found["calls"]) == ("Hm.", BEFORE, ["write_file"])
 
 
@@ -155,9 +155,9 @@ def test_reasoning_before_the_call_is_kept(inside: Inside, how: str, before: str
     """No text is added after it. It is separated once the proxy has learned to parse, even without a closing tag."""
     rules, thought = THOUGHTS[how]
     refused = [NO_PARSER] if how == "learned" else []
-    with upstream(*refused, told(thought + before + CALL, used=9, streamed=streamed), second()) as server:
+    with upstream(*refused, sends(thought + before + CALL, used=9, streamed=streamed), second()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
-        data = inside(server.url, rules=rules).post(CHAT, json=asked(streamed)).data
+        data = inside(server.url, rules=rules).post(CHAT, json=body_for(streamed)).data
     seen = read("chat", 200, data).choice()
     assert (seen.thinking, seen.text.strip()) == ("Hm.", before.strip())
     assert arguments_of(data) == [ARGUMENTS]
@@ -165,9 +165,9 @@ def test_reasoning_before_the_call_is_kept(inside: Inside, how: str, before: str
 
 def test_llama_cpp_is_offered_only_that_tool_and_must_call_one(inside: Inside) -> None:
     other = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
-    with upstream(told(CALL), guided(), owner="llamacpp") as server:
+    with upstream(sends(CALL), guided(), owner="llamacpp") as server:
         body = chat(stream=False, tools=[other, WRITE_FILE])
-        found = said(inside(server.url, rules=RULES).post(CHAT, json=body).data, False)
+        found = view(inside(server.url, rules=RULES).post(CHAT, json=body).data, False)
         second = server.seen[-1].json
     assert found["calls"] == ["write_file"]
     assert second["tool_choice"] == "required" and second["tools"] == [WRITE_FILE]
@@ -177,8 +177,8 @@ def test_llama_cpp_is_offered_only_that_tool_and_must_call_one(inside: Inside) -
 def test_only_the_first_of_several_calls_is_used(inside: Inside) -> None:
     calls = [call_of("write_file", json.dumps({"path": path, "content": "b"})) for path in "ac"]
     second = whole_reply({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls")
-    with upstream(told(CALL), second) as server:
-        data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
+    with upstream(sends(CALL), second) as server:
+        data = inside(server.url, rules=RULES).post(CHAT, json=body_for(False)).data
     assert arguments_of(data) == [ARGUMENTS]
 
 
@@ -210,11 +210,11 @@ TEXT = 'models: [{match: "*", broken_calls: text}]'
 @pytest.mark.parametrize("message", NOT_ASKED, ids=map(str, range(len(NOT_ASKED))))
 def test_only_a_broken_call_at_the_end_is_requested_again(inside: Inside, message: str, streamed: bool) -> None:
     """The reply is the same as without this feature."""
-    with upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
-        one = inside(server.url).post(CHAT, json=asked(streamed)).data
+    with upstream(sends(message, streamed=streamed), sends(message, streamed=streamed)) as server:
+        one = inside(server.url).post(CHAT, json=body_for(streamed)).data
         assert len(server.seen) == 1
-        other = inside(server.url, rules=TEXT).post(CHAT, json=asked(streamed)).data
-    heard = [said(each, streamed) for each in (one, other)]
+        other = inside(server.url, rules=TEXT).post(CHAT, json=body_for(streamed)).data
+    heard = [view(each, streamed) for each in (one, other)]
     assert heard[0] == heard[1]
 
 
@@ -236,24 +236,24 @@ LEFT: dict[str, tuple[dict[str, Any], str, str, str]] = {
 @pytest.mark.parametrize("case", LEFT)
 def test_some_broken_calls_stay_text(inside: Inside, case: str, streamed: bool) -> None:
     more, rules, owner, why = LEFT[case]
-    with upstream(told(CALL, why, streamed=streamed), owner=owner) as server:
-        found = said(inside(server.url, rules).post(CHAT, json={**asked(streamed), **more}).data, streamed)
+    with upstream(sends(CALL, why, streamed=streamed), owner=owner) as server:
+        found = view(inside(server.url, rules).post(CHAT, json={**body_for(streamed), **more}).data, streamed)
         assert len(server.seen) == 1
     assert (found["text"], found["calls"], found["end"]) == (CALL, [], [why])
 
 
 @pytest.mark.parametrize("owner", ["vllm", "sglang", "llamacpp", "lmdeploy"])
 def test_it_is_enabled_with_guided_decoding(inside: Inside, owner: str) -> None:
-    with upstream(told(CALL, streamed=True), guided(), owner=owner) as server:
-        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
+    with upstream(sends(CALL, streamed=True), guided(), owner=owner) as server:
+        found = view(inside(server.url).post(CHAT, json=body_for(True)).data, True)
         assert len(server.seen) == 2
     assert found["calls"] == ["write_file"]
 
 
 NO_CALL: list[Script] = [
     *BROKEN,
-    told("I cannot."),
-    told(CALL),
+    sends("I cannot."),
+    sends(CALL),
     guided("now", "{}"),
     guided(arguments="{"),
     # Truncated arguments are not what the model meant, even if they can be parsed (C4).
@@ -261,17 +261,17 @@ NO_CALL: list[Script] = [
     guided(arguments='{"path": "a"', why="length"),
     guided(arguments='{"path": "a"}', why="length"),
     guided(arguments='{"path": "a"}', why="content_filter"),
-    told("", streamed=True),
+    sends("", streamed=True),
 ]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", NO_CALL)
 def test_without_a_second_call_the_first_reply_is_kept(inside: Inside, second: Script, streamed: bool) -> None:
-    with upstream(told(BEFORE + CALL, streamed=streamed), second) as server:
-        response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
+    with upstream(sends(BEFORE + CALL, streamed=streamed), second) as server:
+        response = inside(server.url, rules=RULES).post(CHAT, json=body_for(streamed))
         assert len(server.seen) == 2
-    found = said(response.data, streamed)
+    found = view(response.data, streamed)
     assert response.status_code == 200 and found["text"] == BEFORE + CALL and found["end"] == ["stop"]
     assert found["calls"] == [] and found["usage"] == usage(10, 1)
 
@@ -280,17 +280,17 @@ def test_the_text_before_the_call_is_sent_immediately(inside: Inside) -> None:
     with upstream() as server:
         gate = server.gate()
         parts = [ROLE, *(text(CALL[at : at + 5]) for at in range(0, len(CALL), 5))]
-        head, *tail = stream(ROLE, text(BEFORE), *parts[1:], finish(), counted(10, 9), DONE)
+        head, *tail = stream(ROLE, text(BEFORE), *parts[1:], finish(), usage_chunk(10, 9), DONE)
         server.play([head, *tail[:-2], gate, *tail[-2:]], guided())
         server.paths["/v1/models"] = models("vllm")
-        given: Any = iter(inside(server.url, rules=RULES).post(CHAT, json=asked(True), buffered=False).response)
+        given: Any = iter(inside(server.url, rules=RULES).post(CHAT, json=body_for(True), buffered=False).response)
         begun = b""
         while b"I write it." not in begun:
             begun += next(given)
         assert b"tool_call" not in begun
         gate.open()
         data = begun + b"".join(given)
-    assert said(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
+    assert view(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
 
 
 SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "after_text": [BEFORE + CALL.replace("write_file", "run")]}

@@ -76,7 +76,7 @@ def listening() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def asked(port: int) -> Mapping[str, object]:
+def fetch(port: int) -> Mapping[str, object]:
     answer: Mapping[str, object] = json.loads(Proxy(port, Path(os.devnull)).get("/")[2])
     return answer
 
@@ -84,11 +84,11 @@ def asked(port: int) -> Mapping[str, object]:
 def until(port: int, version: str) -> Mapping[str, object]:
     def answered() -> bool:
         with suppress(OSError, http.client.HTTPException):
-            return asked(port)["version"] == version
+            return fetch(port)["version"] == version
         return False
 
     until_holds(answered)
-    return asked(port)
+    return fetch(port)
 
 
 @contextmanager
@@ -294,7 +294,7 @@ def test_a_reload_finds_rules_created_after_the_start(tmp_path: Path) -> None:
         rules.parent.mkdir(parents=True)
         rules.write_text("settings: {heartbeat: 3}\n")
         process.send_signal(signal.SIGHUP)
-        until_holds(lambda: asked(port)["heartbeat"] == 3.0)
+        until_holds(lambda: fetch(port)["heartbeat"] == 3.0)
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait(90)  # gunicorn kills workers after its graceful timeout, 60 s

@@ -31,7 +31,7 @@ def builtin() -> Rules:
     return read_rules(None)
 
 
-def examined(behaviour: Behaviour, rules: Rules | None = None, seconds: float = PATIENCE, model: str = "") -> Report:
+def report_of(behaviour: Behaviour, rules: Rules | None = None, seconds: float = PATIENCE, model: str = "") -> Report:
     with ModelServer(behaviour) as server:
         ask = Asker(Upstream(ServerOptions(server.url)), "", seconds)
         return examine(ask, model, builtin() if rules is None else rules, lambda text: None)
@@ -148,7 +148,7 @@ def always(status: int) -> Callable[[str, Message], Result | None]:
     return chat_only(lambda body: refusal("Oh no.", status))
 
 
-def asked(body: Message) -> str:
+def last_text(body: Message) -> str:
     return str(body["messages"][-1]["content"])
 
 
@@ -237,12 +237,12 @@ CASES: Mapping[str, Case] = {
     "reasoning in a field": case("", thinks="Hm.", thought_field="reasoning_content"),
     "reasoning in the text": case("reasoning_in_text", thinks="<think>\nHm.\n</think>\n\n"),
     "reasoning cannot be requested": case(
-        "reasoning_unknown", before=when(lambda body: asked(body) == THINK, refusal("busy", 503))
+        "reasoning_unknown", before=when(lambda body: last_text(body) == THINK, refusal("busy", 503))
     ),
     "a long prompt is refused, unknown error message": case(
-        "overflow_words", before=when(lambda body: len(asked(body)) > 5000, refusal("that is rather long"))
+        "overflow_words", before=when(lambda body: len(last_text(body)) > 5000, refusal("that is rather long"))
     ),
-    "a long prompt is accepted": case("overflow_taken", before=when(lambda body: len(asked(body)) > 5000, OK_YES)),
+    "a long prompt is accepted": case("overflow_taken", before=when(lambda body: len(last_text(body)) > 5000, OK_YES)),
     "developer is lost": case("developer_lost", template=without_role("developer")),
     "developer is lost, shown by token counts": case(
         "developer_lost", template=without_role("developer"), paths={"/tokenize": (404, b"")}
@@ -341,7 +341,7 @@ CASES: Mapping[str, Case] = {
 @pytest.mark.parametrize("name", CASES)
 def test_findings_match_the_server(name: str) -> None:
     chosen = CASES[name]
-    report = examined(chosen.behaviour)
+    report = report_of(chosen.behaviour)
     assert bad(report) == (HEALTHY | chosen.more) - chosen.less
     for finding in report.findings:
         assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
@@ -349,7 +349,7 @@ def test_findings_match_the_server(name: str) -> None:
 
 def test_an_unlisted_model_is_an_error() -> None:
     with pytest.raises(NoModelError, match=r"^no model 'x'; the server has: Qwen3-Coder$"):
-        examined(FINE, model="x")
+        report_of(FINE, model="x")
 
 
 def test_the_examination_stops_when_the_server_stops_answering() -> None:
@@ -388,7 +388,7 @@ def test_the_examination_stops_when_the_server_stops_answering() -> None:
 )
 def test_a_server_with_models_but_without_chat_is_unusable(answer: Result, why: str) -> None:
     """Otherwise it would be reported as a server without faults."""
-    report = examined(replace(FINE, before=chat_only(lambda body: answer)))
+    report = report_of(replace(FINE, before=chat_only(lambda body: answer)))
     harm = {finding.id: finding.what for finding in report.findings if finding.level is Level.HARM}
     assert harm == {"chat_unanswered": f"requests for chat are not answered: {why}"}
     assert report.entry == "" and report.verdict == "No agent can work with this server."
@@ -423,7 +423,7 @@ def test_the_report_shows_its_costs_and_the_server_is_unchanged() -> None:
     ],
 )
 def test_the_first_line_is_the_verdict_and_the_last_line_the_next_command(behaviour: Behaviour, verdict: str) -> None:
-    report = examined(behaviour)
+    report = report_of(behaviour)
     first, *_, last = lines(report)
     assert first == verdict
     url = report.examination.ask.url
@@ -441,7 +441,7 @@ def test_only_another_template_is_advised_if_the_template_drops_tools_and_calls(
         template=lambda said: "".join(f"<|{each['role']}|>\n{each.get('content')}<|im_end|>\n" for each in said),
         paths={"/props": (200, b'{"build_info": "b1"}')},
     )
-    report = examined(behaviour)
+    report = report_of(behaviour)
     first, *rest = lines(report)
     assert first == (
         "The chat template leaves out the tools: the model never sees them; serve it with another template."
@@ -452,14 +452,14 @@ def test_only_another_template_is_advised_if_the_template_drops_tools_and_calls(
 
 
 def test_undecided_probes_are_reported_in_one_line() -> None:
-    report = examined(replace(FINE, calls=False))
+    report = report_of(replace(FINE, calls=False))
     assert "kinds of calls" not in report.verdict, "an undecided kind cannot be counted"
     undecided = [line for line in lines(report) if line.startswith("not decided: ")]
     assert len(undecided) == 1 and "whether calls arrive (the model did not call" in undecided[0]
 
 
 def test_the_report_is_available_as_text_and_as_json() -> None:
-    report = examined(replace(FINE, reads=frozenset({HERMES}), unread="swallowed"))
+    report = report_of(replace(FINE, reads=frozenset({HERMES}), unread="swallowed"))
     text = "\n".join(lines(report))
     begin = f"{report.examination.ask.url}: vllm 0.32.0, model Qwen3-Coder\n\ndoes harm:\n"
     assert f"{begin}- the server swallows the model's call" in text
@@ -492,7 +492,7 @@ def test_the_report_is_available_as_text_and_as_json() -> None:
     ],
 )
 def test_the_entry_contains_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
-    report = examined(behaviour)
+    report = report_of(behaviour)
     if not entry:
         assert report.entry == ""
         return
@@ -512,7 +512,7 @@ def test_the_entry_contains_the_fix(behaviour: Behaviour, entry: dict[str, Any])
 )
 def test_a_server_that_is_not_a_model_server_is_reported(paths: dict[str, Result], words_of: str) -> None:
     with pytest.raises(NoServerError) as told:
-        examined(replace(FINE, paths=paths))
+        report_of(replace(FINE, paths=paths))
     assert words_of in str(told.value) and "\n" not in str(told.value)
 
 

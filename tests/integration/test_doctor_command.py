@@ -27,7 +27,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWD", str(tmp_path))
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     """Return the only line of output, which is on stderr."""
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
@@ -38,15 +38,15 @@ def test_a_port_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["doctor", "--upstream", url]) == 3
     start = f"vllm-tool-proxy: error: connection refused at {url}; "
-    assert told(capsys) == f"{start}start the model server, or pass its URL with --upstream\n"
+    assert error_line(capsys) == f"{start}start the model server, or pass its URL with --upstream\n"
     assert main(["doctor", "--upstream", "http://gpubox.invalid:8000"]) == 3
-    assert told(capsys).startswith("vllm-tool-proxy: error: unknown host gpubox.invalid")
+    assert error_line(capsys).startswith("vllm-tool-proxy: error: unknown host gpubox.invalid")
 
 
 def test_a_server_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
     with Upstream([Act.EXPECT_CLOSE]) as server:
         assert main(["doctor", "--upstream", server.url, "--timeout", "0.3"]) == 3
-        line = told(capsys)
+        line = error_line(capsys)
     assert line == f"vllm-tool-proxy: error: {server.url} does not answer: no answer within 0.3 s\n"
 
 
@@ -57,7 +57,7 @@ def test_a_server_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_server_that_sends_garbage(script: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     with Upstream([script]) as server:
         assert main(["doctor", "--upstream", server.url, "--timeout", "20"]) == 3
-        assert told(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
+        assert error_line(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
 
 
 def test_the_exit_code_reports_harm(capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +140,7 @@ def test_a_symbolic_link_is_followed(tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "lost.yaml").symlink_to(tmp_path / "nowhere" / "rules.yaml")
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", "lost.yaml"]) == 2
-        assert server.asked == [] and "nowhere" in told(capsys)
+        assert server.asked == [] and "nowhere" in error_line(capsys)
         main(["doctor", "--upstream", server.url, "--write", "link.yaml"])
     assert (tmp_path / "there" / "rules.yaml").read_text().startswith("models:")
 
@@ -162,7 +162,7 @@ def test_an_unwritable_path_is_reported_first(place: str, tmp_path: Path, capsys
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", place]) == 2
         assert server.asked == []
-    assert str(tmp_path / place) in told(capsys)
+    assert str(tmp_path / place) in error_line(capsys)
 
 
 def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,7 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", "bad.yaml"]) == 2
         assert server.asked == []
-    assert "bad.yaml:1:" in told(capsys)
+    assert "bad.yaml:1:" in error_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
 )
 def test_unusable_options_are_errors(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", *words]) == 2
-    assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
+    assert error_line(capsys).startswith(f"vllm-tool-proxy: error: {line}")
 
 
 def test_a_key_that_is_not_a_valid_header_value_is_not_shown(
@@ -190,5 +190,5 @@ def test_a_key_that_is_not_a_valid_header_value_is_not_shown(
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-ü-secret")
     assert main(["doctor", "--key-env", "MY_KEY"]) == 2
-    line = told(capsys)
+    line = error_line(capsys)
     assert "has characters that no HTTP header can carry" in line and "secret" not in line

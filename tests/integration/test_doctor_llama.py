@@ -39,7 +39,7 @@ pytestmark = [
 
 
 @contextmanager
-def served(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
+def serving(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
     """Yield the URL of a llama.cpp server with this template, whose model writes calls in this notation."""
     made = scripts(writes, thinks)
     path = folder / "doctor.jinja"
@@ -48,7 +48,7 @@ def served(writes: str, template: str, folder: Path, thinks: bool = False) -> It
         yield server.url
 
 
-def examined(url: str) -> Report:
+def report_of(url: str) -> Report:
     ask = Asker(ModelServer(ServerOptions(url)), "", PATIENCE)
     return examine(ask, "", read_rules(None), lambda text: None)
 
@@ -63,8 +63,8 @@ ALWAYS = {"poisoned_arguments_refused"}
 
 @pytest.mark.slow
 def test_a_server_that_parses_its_models_calls(tmp_path: Path) -> None:
-    with served(HERMES, ORDINARY, tmp_path) as url:
-        report = examined(url)
+    with serving(HERMES, ORDINARY, tmp_path) as url:
+        report = report_of(url)
         prompts = Prompts(Asker(ModelServer(ServerOptions(url)), "", PATIENCE), "parrot")
         assert prompts.source is PromptSource.APPLY_TEMPLATE
     found = report.examination
@@ -76,8 +76,8 @@ def test_a_server_that_parses_its_models_calls(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_server_that_cannot_parse_its_models_calls(tmp_path: Path) -> None:
     """llama.cpp parses only the syntax of its template. Calls in another syntax, as of finetuned models, are errors."""
-    with served(CODER, BAD, tmp_path, thinks=True) as url:
-        report = examined(url)
+    with serving(CODER, BAD, tmp_path, thinks=True) as url:
+        report = report_of(url)
     # The model's syntax differs from the template's, and the grammar of a forced call rejects it.
     calls = {"parser_fails", "forced_unknown", "stream_unknown"}
     shapes = {"late_system_refused", "two_systems_refused", "several_calls_lost"}

@@ -40,7 +40,7 @@ PING = b": ping\n\n"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 
 
-def said(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     return read("chat", 200, data).choice().text
 
 
@@ -158,9 +158,9 @@ def test_text_held_too_long_is_released(inside: Inside) -> None:
             got = b""
             for part in response.iter_encoded():
                 got += part
-                if said(got) == "Hi" + HERMES[:30]:
+                if text_of(got) == "Hi" + HERMES[:30]:
                     gate.open()
-    assert got.endswith(DONE) and said(got) == "Hi" + HERMES[:30]
+    assert got.endswith(DONE) and text_of(got) == "Hi" + HERMES[:30]
 
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
@@ -176,6 +176,6 @@ def test_reasoning_is_sent_in_the_fields_of_the_models_profile(inside: Inside, w
     deltas = [choice["delta"] for each in events(data) for choice in each["choices"]]
     for name in ("reasoning", "reasoning_content"):
         assert "".join(each.get(name, "") for each in deltas) == ("so it is" if name in names else "")
-    assert said(data) == "a"
+    assert text_of(data) == "a"
     if wanted in ("as_is", "reasoning") and transport == "live":
         assert data == b"".join(sent)

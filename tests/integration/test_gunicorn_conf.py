@@ -65,18 +65,18 @@ def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
         process.stderr.close()
 
 
-def own(more: str) -> str:
+def extended(more: str) -> str:
     """Return the project's configuration with additional lines."""
     return f"__file__ = {str(CONF)!r}\nexec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\n{more}\n"
 
 
 def own_file(folder: Path, more: str) -> Path:
     path = folder / "conf.py"
-    path.write_text(own(more))
+    path.write_text(extended(more))
     return path
 
 
-def asked(port: int) -> bytes:
+def fetch(port: int) -> bytes:
     with closing(socket.create_connection(("127.0.0.1", port), PATIENCE)) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         answer = b""
@@ -97,13 +97,13 @@ def test_the_limits_are_set_only_on_tcp_listeners() -> None:
 def test_silent_connections_block_no_one(tmp_path: Path) -> None:
     with started(tmp_path, CONF, threads=2) as running, ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", running.port))) for _ in range(4)]
-        assert asked(running.port) == b"[30, 30]"
+        assert fetch(running.port) == b"[30, 30]"
         for client in silent:  # they are still open: the answer did not require closing them
             with pytest.raises(BlockingIOError):
                 client.recv(1, socket.MSG_DONTWAIT)
 
 
-def spent(process: subprocess.Popen[str]) -> float:
+def cpu_seconds(process: subprocess.Popen[str]) -> float:
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in family)
 
@@ -118,10 +118,10 @@ def test_a_client_that_leaves_in_the_middle_of_a_head_uses_no_cpu(tmp_path: Path
         time.sleep(0.3)
         for client in clients:
             client.close() if gone else client.shutdown(socket.SHUT_WR)
-        before = spent(running.process)
+        before = cpu_seconds(running.process)
         time.sleep(1.0)
-        assert spent(running.process) - before < 0.5
-        assert asked(running.port) == b"[30, 30]"
+        assert cpu_seconds(running.process) - before < 0.5
+        assert fetch(running.port) == b"[30, 30]"
         for client in clients:
             client.close()
 

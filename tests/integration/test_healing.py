@@ -44,17 +44,17 @@ def refused(message: str, status: int = 400) -> Script:
     return [answer({"error": {"message": message, "type": "BadRequestError", "code": status}}, status)]
 
 
-def asked(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+def body_of(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {**chat(tools=[tool()], **more), "messages": messages}
 
 
 def test_only_the_broken_call_of_a_request_is_changed(inside: Inside) -> None:
     """F79."""
     with Upstream(whole_reply("Hi")) as server:
-        response = inside(server.url).post(CHAT, json=asked(BROKEN, stream=False))
+        response = inside(server.url).post(CHAT, json=body_of(BROKEN, stream=False))
         sent = server.seen[0].json
     assert sent["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path": "mkp1"}'
-    assert sent == asked(turn(calls(call())), stream=False)
+    assert sent == body_of(turn(calls(call())), stream=False)
     assert response.headers["X-Tool-Proxy-Fixes"] == "heal_arguments:1"
 
 
@@ -74,7 +74,7 @@ def test_the_family_comes_from_the_rules_or_the_server(inside: Inside, source: s
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", **card}]})]
         server.paths["/props"] = [answer(props)]
         client = inside(server.url, rules)
-        client.post(CHAT, json=asked([system(), user()], stream=False))
+        client.post(CHAT, json=body_of([system(), user()], stream=False))
         client.post(MESSAGES, json={"model": "tiny", "max_tokens": 9, "system": "mks1 rules", "messages": [user()]})
         sent = [seen.json["messages"] for seen in server.seen]
     assert sent == [[user("mks1 rules\n\nmku1 question")]] * 2
@@ -82,7 +82,7 @@ def test_the_family_comes_from_the_rules_or_the_server(inside: Inside, source: s
 
 def test_a_healthy_conversation_is_unchanged(inside: Inside) -> None:
     """C1."""
-    body = json.dumps(asked(turn(calls())), indent=1).encode()
+    body = json.dumps(body_of(turn(calls())), indent=1).encode()
     with Upstream(OK) as server:
         inside(server.url).post(CHAT, data=body)
         assert server.seen[0].body == body
@@ -95,7 +95,7 @@ def test_the_cause_of_a_refusal_is_remembered(
     status: int, words: str, inside: Inside, logged: pytest.LogCaptureFixture
 ) -> None:
     """F82: the next request is healed before it is sent, and the log shows the entry that makes this permanent."""
-    body = asked([user(), user("mku2")], model="tiny")
+    body = body_of([user(), user("mku2")], model="tiny")
     with Upstream(refused(words, status), OK, OK) as server:
         client = inside(server.url)
         first = client.post(CHAT, json=body)
@@ -116,7 +116,7 @@ NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-ca
 
 def test_a_refusal_after_a_missing_parser_is_healed(inside: Inside) -> None:
     """vLLM checks for its parser before it renders the template, so it rejects the request twice, for two causes."""
-    body = asked([user(), user("mku2")])
+    body = body_of([user(), user("mku2")])
     rules = 'models: [{match: "*", server: vllm}]'
     with Upstream(refused(NO_PARSER), refused("roles must alternate"), OK, OK) as server:
         client = inside(server.url, rules=rules)
@@ -140,7 +140,7 @@ TWO_CAUSES = [user(), calls(call(id="call_Ab12")), result(tool_call_id="call_Ab1
 @pytest.mark.parametrize("others", [(), (TOO_LONG,), (NO_PARSER,)])
 def test_a_request_with_several_causes_is_healed_for_each(others: tuple[str, ...], inside: Inside) -> None:
     """A template reports one cause at a time. All of them are remembered."""
-    body = asked(TWO_CAUSES, max_tokens=32000)
+    body = body_of(TWO_CAUSES, max_tokens=32000)
     refusals = [refused(words) for words in (IDS_OF_NINE, *others, BEHIND_A_RESULT)]
     with Upstream(*refusals, OK, OK) as server:
         client = inside(server.url, rules='models: [{match: "*", server: vllm}]')
@@ -186,17 +186,17 @@ def test_a_final_refusal_is_not_remembered(case: str, inside: Inside) -> None:
     status = 500 if rules == UNREAD else 400
     with Upstream(*(refused(words, status) for words in refusals), OK) as server:
         client = inside(server.url, rules=rules)
-        response = client.post(CHAT, json=asked(talk))
+        response = client.post(CHAT, json=body_of(talk))
         assert response.status_code == status and response.json is not None
         assert refusals[-1] in response.json["error"]["message"] and len(server.seen) == len(refusals)
-        assert client.post(CHAT, json=asked(talk)).status_code == 200
+        assert client.post(CHAT, json=body_of(talk)).status_code == 200
         assert server.seen[-1].json["messages"] == talk
 
 
 @pytest.mark.parametrize("off", ["all", "arguments"])
 def test_each_healing_can_be_disabled(off: str, inside: Inside) -> None:
     rules = f'models: [{{match: "*", heal: {{off: [{off}]}}}}]'
-    body = asked(BROKEN)
+    body = body_of(BROKEN)
     with Upstream(OK) as server:
         inside(server.url, rules=rules).post(CHAT, json=body)
         assert server.seen[0].json == body
@@ -204,7 +204,7 @@ def test_each_healing_can_be_disabled(off: str, inside: Inside) -> None:
 
 def test_an_image_for_a_text_model_is_replaced(inside: Inside) -> None:
     with Upstream(refused("At most 0 image(s) may be provided in one prompt."), OK) as server:
-        inside(server.url).post(CHAT, json=asked(PICTURE))
+        inside(server.url).post(CHAT, json=body_of(PICTURE))
         told = server.seen[1].json["messages"][0]["content"]
     assert told == "What is it?\n[Here was a picture, which this model cannot read.]"
 
@@ -222,8 +222,8 @@ def test_a_healing_defect_leaves_the_request_unchanged(
 
     monkeypatch.setattr(plan, "heal_request", fail)
     with Upstream(OK) as server:
-        assert inside(server.url).post(CHAT, json=asked(BROKEN)).status_code == 200
-        assert server.seen[0].json == asked(BROKEN)
+        assert inside(server.url).post(CHAT, json=body_of(BROKEN)).status_code == 200
+        assert server.seen[0].json == body_of(BROKEN)
     assert "a defect" in logged.text
 
 
@@ -268,7 +268,7 @@ def test_reasoning_is_sent_back_to_a_server_that_requires_it(inside: Inside) -> 
     """F74: in the server's own field, and empty where the client dropped it."""
     talk = [user(), calls(reasoning="Hm."), result(), calls(call(2)), result(2)]
     with Upstream(refused(WANTS), OK) as server:
-        assert inside(server.url).post(CHAT, json=asked(talk)).status_code == 200
+        assert inside(server.url).post(CHAT, json=body_of(talk)).status_code == 200
         sent = server.seen[1].json["messages"]
     assert [message.get("reasoning_content") for message in sent] == [None, "Hm.", None, "", None]
 
@@ -300,7 +300,7 @@ def test_a_repeated_call_is_logged_and_reported_to_the_model(inside: Inside, log
         for number in range(6):
             conversation += [calls(call(number)), result(number, text="same")]
             conversation[-2]["tool_calls"][0]["function"]["arguments"] = "{}"
-            assert client.post(CHAT, json=asked(conversation)).data
+            assert client.post(CHAT, json=body_of(conversation)).data
             counts.append(logged.text.count("has made the same call"))
         sent = server.seen[5].json["messages"]
     assert counts == [0, 0, 1, 2, 3, 4]
@@ -333,7 +333,7 @@ def test_a_rule_answers_a_repeated_call(inside: Inside, rules: str, times: int, 
     """F92: the proxy answers in the client's dialect and mode."""
     with Upstream(OK if streamed else whole_reply("a")) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')
-        response = client.post(CHAT, json=asked(repeated(times), stream=streamed))
+        response = client.post(CHAT, json=body_of(repeated(times), stream=streamed))
         assert len(server.seen) == (0 if answered else 1)
     assert (b"made 4 times" in response.data) is answered
     assert (response.mimetype == "text/event-stream") is streamed and response.data.endswith(DONE) is streamed
@@ -370,7 +370,7 @@ def test_usage_that_a_rule_requests_is_hidden(given: dict[str, bool] | None, ins
     counts = event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": used})
     options = {} if given is None else {"stream_options": given}
     with Upstream(stream(ROLE, text("a"), finish(), counts, DONE)) as server:
-        data = inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json={**asked([user()]), **options}).data
+        data = inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json={**body_of([user()]), **options}).data
         assert server.seen[0].json["stream_options"] == (given or {"include_usage": True})
     assert (b'"prompt_tokens"' in data) is (given == {"include_usage": True})
     assert data.endswith(DONE)
@@ -379,7 +379,8 @@ def test_usage_that_a_rule_requests_is_hidden(given: dict[str, bool] | None, ins
 def test_a_rule_that_requests_usage_in_streams_does_not_affect_whole_answers(inside: Inside) -> None:
     """F60: servers reject `stream_options` with `stream: false`."""
     with Upstream(whole_reply("Hi")) as server:
-        assert inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json=asked([user()], stream=False)).status_code == 200
+        client = inside(server.url, rules=USAGE_BY_RULE)
+        assert client.post(CHAT, json=body_of([user()], stream=False)).status_code == 200
         assert "stream_options" not in server.seen[0].json
 
 
@@ -390,7 +391,7 @@ COUNT = "<total_tokens>123 tokens left</total_tokens>"
 def test_a_token_counting_line_is_removed_in_both_fronts(inside: Inside, front: str) -> None:
     """F95: only if it is a whole system message."""
     talk = [user("Hi"), said("Yes?"), user(f"What is {COUNT}?"), system(COUNT)]
-    body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
+    body = body_of(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
     with Upstream(whole_reply("Hi")) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         assert inside(server.url).post(front, json=body).status_code == 200

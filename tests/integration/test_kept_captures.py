@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Inside, Start
-from tests.integration.test_healing import BROKEN, asked
+from tests.integration.test_healing import BROKEN, body_of
 from tests.support.messages_client import MODELS, cards
 from tests.support.scripted import WRITE_FILE, Client, Script, Upstream, answer, chat, text_reply, whole_reply
 
@@ -24,7 +24,7 @@ CASES: dict[str, tuple[Script, dict[str, Any]]] = {
     "": (PLAIN, chat(tools=[WRITE_FILE])),
     "repaired": (text_reply(CALL), chat(tools=[WRITE_FILE])),
     "refused": (text_reply(STRANGE), chat(tools=[WRITE_FILE])),
-    "healed": (whole_reply("Hi"), asked(BROKEN, stream=False)),
+    "healed": (whole_reply("Hi"), body_of(BROKEN, stream=False)),
     "error": (ERROR, chat(tools=[WRITE_FILE])),
 }
 
@@ -33,7 +33,7 @@ def captures(folder: Path) -> int:
     return len([*folder.iterdir()]) if folder.exists() else 0
 
 
-def counted(client: FlaskClient) -> dict[str, float]:
+def counts(client: FlaskClient) -> dict[str, float]:
     text_form = client.get("/metrics").data.decode()
     samples = [sample for family in text_string_to_metric_families(text_form) for sample in family.samples]
     return {each.labels["what"]: each.value for each in samples if each.name == "tool_proxy_captures_total"}
@@ -47,7 +47,7 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         client = inside(server.url, capture=str(tmp_path / "new"))
         client.post(CHAT, json=body)
         assert captures(tmp_path / "new") == 1
-        assert counted(client) == {"written": 1}
+        assert counts(client) == {"written": 1}
 
 
 def test_captures_are_removed_after_30_days_and_counted(inside: Inside, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_captures_are_removed_after_30_days_and_counted(inside: Inside, tmp_path
     with Upstream(PLAIN) as server:
         client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json=chat())
-        assert captures(tmp_path) == 1 and counted(client) == {"written": 1, "removed": 1}
+        assert captures(tmp_path) == 1 and counts(client) == {"written": 1, "removed": 1}
 
 
 def test_the_folder_is_cleaned_when_gunicorn_starts(proxy: Start, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def started(home: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(home: Path, *words: str) -> tuple[int, str, str]:
+def run(home: Path, *words: str) -> tuple[int, str, str]:
     with started(home, *words) as process:
         out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
@@ -103,7 +103,7 @@ def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"), "a b")
     log = log_of(home, url)
     told = f"started a proxy for {server.url}; it stops when the agent exits; its log is {log}\n"
-    assert ended(home, *words) == (7, "200 ['a b']\n", told)
+    assert run(home, *words) == (7, "200 ['a b']\n", told)
     assert not answers(url)
     assert "/v1/models" in log.read_text()
 
@@ -113,7 +113,7 @@ def test_its_proxy_listens_only_on_this_machine_whatever_the_rules_say(server: U
     port = free_port()
     (home / "rules.yaml").write_text(f"settings: {{host: 192.0.2.5, port: {port}}}\n")
     words = ("sdk", "--rules", "rules.yaml", "--upstream", server.url, "--", str(home / "asks"))
-    status, out, err = ended(home, *words)
+    status, out, err = run(home, *words)
     assert (status, out) == (7, "200 []\n"), err
     assert log_of(home, f"http://127.0.0.1:{port}").exists()
 
@@ -123,7 +123,7 @@ def test_a_running_proxy_is_used_and_keeps_running(server: Upstream, home: Path,
         proxy = start(server.url, folder=tmp_path, stack=stack)
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
         told = f"using the proxy that listens at {proxy.url} for {server.url}\n"
-        assert ended(home, *words) == (7, "200 []\n", told)
+        assert run(home, *words) == (7, "200 []\n", told)
         assert answers(f"{proxy.url}/health")
 
 
@@ -145,7 +145,7 @@ def test_the_verdict_is_printed_when_the_agent_exits(
         body = chat(tools=TOOLS, stream=True)
         (home / "agent").write_text(AGENT.format(python=sys.executable, times=len(USUAL), body=body))
         (home / "agent").chmod(0o755)
-        status, _, err = ended(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "agent"))
+        status, _, err = run(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "agent"))
     assert status == 0, err
     assert err.splitlines()[1:] == ["vllm-tool-proxy: 5 requests, 2 rescued, 1 rejected, 1 failed"]
 
@@ -157,14 +157,14 @@ def test_a_failed_proxy_start_is_reported_in_one_line(server: Upstream, home: Pa
     wrong.write_text("models: 7\n")
     for url in (f"http://127.0.0.1:{free_port()}", server.url):
         words = ("sdk", "--url", url, "--upstream", server.url, "--rules", str(wrong), "--", str(home / "asks"))
-        status, out, err = ended(home, *words)
+        status, out, err = run(home, *words)
         assert (status, out) == (3, "")
         assert err.startswith("vllm-tool-proxy: error: the proxy did not start: ") and err.count("\n") == 1
 
 
 def test_an_unusable_url_is_reported_as_by_serve(home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err.startswith("vllm-tool-proxy: error: --upstream: 'nonsense' cannot be used; ") and err.count("\n") == 1
 
@@ -174,14 +174,14 @@ def test_an_unwritable_log_is_reported_in_one_line(server: Upstream, home: Path)
     url = f"http://127.0.0.1:{free_port()}"
     told = f"{log_of(home, url)} cannot be written (Not a directory)"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"))
-    assert ended(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
+    assert run(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
 
 
 @pytest.mark.slow
 def test_a_missing_model_server_is_reported_in_one_line(home: Path) -> None:
     """The proxy that was started for it is stopped."""
     url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    status, out, err = ended(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
     assert (status, out) == (3, "")
     assert err.splitlines()[-1].startswith(f"vllm-tool-proxy: error: connection refused at {nobody}; ")
     assert not answers(f"{url}/health")
@@ -190,7 +190,7 @@ def test_a_missing_model_server_is_reported_in_one_line(home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://10.0.0.1:8003", "https://127.0.0.1:8003", "http://127.0.0.1:8003/for/a"])
 def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
-    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err == (
         f"vllm-tool-proxy: error: --upstream starts a proxy on this machine, but {url} is on another one; leave out "
@@ -304,7 +304,7 @@ def test_a_proxy_for_another_server_is_not_used(server: Upstream, home: Path, tm
         other.paths = {"/health": [answer({})], MODELS: cards("other", max_model_len=65536)}
         proxy = start(other.url, folder=tmp_path, stack=stack)
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
-        status, out, err = ended(home, *words)
+        status, out, err = run(home, *words)
         assert (status, out) == (7, "200 []\n")
         url = err.partition(" at ")[2].partition(",")[0]
         assert int(url.rpartition(":")[2]) > int(proxy.url.rpartition(":")[2])
@@ -321,7 +321,7 @@ def test_a_listener_that_is_not_a_proxy_is_not_used(server: Upstream, home: Path
     with Upstream() as there:
         there.paths = {"/": script, "/health": script}
         words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))
-        status, out, err = ended(home, *words)
+        status, out, err = run(home, *words)
     assert (status, out) == (7, "200 []\n")
     assert f", because something else listens at {there.url}; " in err
 

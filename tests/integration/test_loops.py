@@ -28,7 +28,7 @@ SENTENCE = "the upstream of this proxy is this proxy"
 PSEUDONYM = re.compile(r"1\.1 [0-9a-f]{16}")
 
 
-def served(proxy: Proxy) -> int:
+def request_count(proxy: Proxy) -> int:
     """Return the number of logged requests, except for /health."""
     lines = proxy.log.read_text().splitlines()
     return sum(" status=" in line and "path=/health" not in line for line in lines)
@@ -50,14 +50,14 @@ def _looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 def test_a_looped_request_is_rejected_immediately(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
-    before = served(looped)
+    before = request_count(looped)
     status, headers, body = looped.ask("POST", dialect.path, dialect.ask(streamed=streamed, tools=True))
     assert status == 508
     assert dialect.error(body, status).words == SENTENCE
     assert headers["x-should-retry"] == "false"
-    until(lambda: served(looped) >= before + 2)
+    until(lambda: request_count(looped) >= before + 2)
     # The client's request, its own, and for some dialects a model list request. Any worker may receive them.
-    assert served(looped) - before <= 4
+    assert request_count(looped) - before <= 4
     assert SENTENCE in looped.log.read_text()
 
 

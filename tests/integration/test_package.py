@@ -41,7 +41,7 @@ def bare(home: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home)}
 
 
-def ended(commands: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_command(commands: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(commands / NAME), *words],
         cwd=home,
@@ -74,7 +74,7 @@ def test_an_index_would_accept_both_distributions(built: Built, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_installed_command_prints_its_version(commands: Path, tmp_path: Path) -> None:
-    assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
+    assert run_command(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
 
 
 @pytest.mark.slow
@@ -91,9 +91,9 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
         # `env -i` is needed because `running` would add a variable that names the source folder.
         clean = ["env", "-i", f"--chdir={tmp_path}", *(f"{name}={word}" for name, word in bare(tmp_path).items())]
         with running([*clean, *serve], f"{url}/_ready", timeout=PATIENCE):
-            health = asked(f"{url}/health")
-            answered = asked(f"{url}/v1/chat/completions", chat("Read a.py", model="coder", tools=[READ], stream=False))
-            setup = ended(commands, tmp_path, "setup", "opencode", "--url", url)
+            health = fetch(f"{url}/health")
+            answered = fetch(f"{url}/v1/chat/completions", chat("Read a.py", model="coder", tools=[READ], stream=False))
+            setup = run_command(commands, tmp_path, "setup", "opencode", "--url", url)
     assert health["version"] == __version__
     assert health["rules_file"] == "built-in"
     assert health["rules_sha256"] == hashlib.sha256((ROOT / "proxy" / "rules.yaml").read_bytes()).hexdigest()
@@ -105,7 +105,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
     assert setup.returncode == 0 and f'"baseURL": "{url}/v1"' in setup.stdout
 
 
-def asked(url: str, body: object = None) -> dict[str, Any]:
+def fetch(url: str, body: object = None) -> dict[str, Any]:
     """Return the JSON answer to a GET, or to a POST if there is a body."""
     data = None if body is None else json.dumps(body).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -17,7 +17,7 @@ ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 
 
-def asked(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
+def sent_body(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
     with serving(reply(False, "a"), models=cards("tiny")) as server:
         response = inside(server.url, rules, **settings).post(path, json=body)
         assert response.status_code == 200, response.data
@@ -36,7 +36,7 @@ def test_a_claude_model_means_the_only_served_model(inside: Inside, name: str, s
 
 
 def test_an_alias_has_priority_over_the_only_model(inside: Inside) -> None:
-    assert asked(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
+    assert sent_body(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
 
 
 def test_an_alias_applies_to_chat(inside: Inside) -> None:
@@ -104,7 +104,7 @@ def test_the_profile_is_that_of_the_requested_model(inside: Inside) -> None:
     ]
     thinking = {"type": "enabled", "budget_tokens": 2000}
     tools = [TOOL, {"type": "web_search_20250305", "name": "web_search"}]
-    body = asked(inside, ask(messages=history, thinking=thinking, tools=tools, stream=False), PROFILES)
+    body = sent_body(inside, ask(messages=history, thinking=thinking, tools=tools, stream=False), PROFILES)
     assert body["reasoning_effort"] == "low" and "chat_template_kwargs" not in body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["write_file"]
 
@@ -126,7 +126,7 @@ def test_the_rules_override_the_detected_kind_of_server(inside: Inside) -> None:
 
 def test_the_request_is_sent_as_chat_completions(inside: Inside) -> None:
     body = ask("Hi", system="Be brief.", tools=[TOOL], stop_sequences=["END"], top_k=5, stream=False)
-    assert asked(inside, body) == {
+    assert sent_body(inside, body) == {
         "model": "tiny",
         "max_tokens": 1000,
         "top_k": 5,

@@ -36,7 +36,7 @@ def keeping(inside: Inside, tmp_path: Path) -> Keeping:
     return lambda url: inside(url, runtime=tmp_path)
 
 
-def said(server: Upstream, number: int) -> Any:
+def sent_messages(server: Upstream, number: int) -> Any:
     return server.seen[number].json["messages"]
 
 
@@ -50,9 +50,9 @@ def test_a_conversation_continues_from_a_stored_response(keeping: Keeping, strea
         output = {"type": "function_call_output", "call_id": call["call_id"], "output": "written"}
         goes_on = {"previous_response_id": first["id"]}
         second = response_of(client.post(RESPONSES, json=ask([output], stream=streamed, tools=[TOOL], **goes_on)))
-        assert said(server, 1)[: len(said(server, 0))] == said(server, 0)
-        assert [message["role"] for message in said(server, 1)] == ["user", "assistant", "tool"]
-        assert said(server, 1)[1]["content"] == "I run it."
+        assert sent_messages(server, 1)[: len(sent_messages(server, 0))] == sent_messages(server, 0)
+        assert [message["role"] for message in sent_messages(server, 1)] == ["user", "assistant", "tool"]
+        assert sent_messages(server, 1)[1]["content"] == "I run it."
     assert (text_of(second), second["store"]) == ("Done", True)
     assert second["previous_response_id"] == goes_on.get("previous_response_id")
     assert calls_of(first)
@@ -111,7 +111,7 @@ def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, stream
             ]
         given.append({"role": "user", "content": [{"type": "input_text", "text": "Thanks"}]})
         response_of(client.post(RESPONSES, json=ask(given, stream=streamed, tools=[TOOL])))
-        messages = said(server, 2)
+        messages = sent_messages(server, 2)
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
     assert messages[1]["tool_calls"][0]["function"]["name"] == "write_file" and messages[3]["content"] == "Done"
 
@@ -200,7 +200,7 @@ def test_workers_share_what_survives_a_restart(
     with serving(*scripts) as server:
         with ExitStack() as first:
             proxy = start(server.url, *flags, folder=tmp_path / "first", stack=first)
-            ids = [_asked(proxy.url).id for _ in range(8)]
+            ids = [_create(proxy.url).id for _ in range(8)]
             proxy.logged(f"responses are kept for a day in {runtime / FILE_NAME}; store: off turns it off")
             workers = {proxy.health()["worker"] for _ in range(60)}
             assert len(workers) == 2
@@ -208,7 +208,7 @@ def test_workers_share_what_survives_a_restart(
                 assert {_texts(proxy.url, id_) for _ in range(6)} == {_texts(proxy.url, id_)}
         proxy = start(server.url, *flags, folder=tmp_path / "second", stack=stack)
         assert [_texts(proxy.url, id_) for id_ in ids] == [str(number) for number in range(8)]
-        goes_on = _asked(proxy.url, previous_response_id=ids[0])
+        goes_on = _create(proxy.url, previous_response_id=ids[0])
         assert goes_on.previous_response_id == ids[0]
         contents = [message["content"] for message in server.seen[-1].json["messages"]]
         assert contents == ["Hi", "0", "Hi"]
@@ -222,7 +222,7 @@ def test_a_new_worker_finds_stored_responses(tmp_path: Path, stack: ExitStack, m
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with serving(reply(False, "Hello")) as server:
         proxy = start(server.url, folder=tmp_path / "proxy", stack=stack)
-        id_ = _asked(proxy.url).id
+        id_ = _create(proxy.url).id
         worker = proxy.health()["worker"]
         os.kill(worker, signal.SIGKILL)
         proxy.workers(but=(worker,), count=1)
@@ -233,7 +233,7 @@ def _client(url: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, _strict_response_validation=True)
 
 
-def _asked(url: str, **more: Any) -> Any:
+def _create(url: str, **more: Any) -> Any:
     with _client(url) as client:
         return client.responses.create(model="tiny", input="Hi", **more)
 

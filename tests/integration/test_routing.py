@@ -58,7 +58,7 @@ def two() -> Iterator[list[Upstream]]:
         yield servers
 
 
-def said(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     return read("chat", 200, data).choice().text
 
 
@@ -224,8 +224,8 @@ def test_each_dialect_is_sent_to_the_server_of_the_model(inside: Inside, two: li
     usual, own = two
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}/v1'}}]")
     own.paths["/v1/models/own"] = [answer({"id": "own"})]
-    assert said(client.post(CHAT, json=chat(model="own")).data) == "own"
-    assert said(client.post(CHAT, json=chat()).data) == "usual"
+    assert text_of(client.post(CHAT, json=chat(model="own")).data) == "own"
+    assert text_of(client.post(CHAT, json=chat()).data) == "usual"
     assert b'"own"' in client.post(MESSAGES, json=messages_body("a", model="own")).data
     assert b'"usual"' in client.post(MESSAGES, json=messages_body("a")).data
     assert body_of(client.post("/v1/completions", json={"model": "own", "prompt": "a"}))["name"] == "own"
@@ -276,8 +276,8 @@ aliases: {{fast: own, "claude-*": own-2, slow: tiny, none: gone}}
     assert listed == ["tiny", "own", "own-2", "fast", "claude-own-2", "slow"]
     for name in listed:
         assert client.get(f"/v1/models/{name}", headers=LISTS[1]).status_code == 200
-    assert said(client.post(CHAT, json=chat(model="fast")).data) == "own"
-    assert said(client.post(CHAT, json=chat(model="slow")).data) == "usual"
+    assert text_of(client.post(CHAT, json=chat(model="fast")).data) == "own"
+    assert text_of(client.post(CHAT, json=chat(model="slow")).data) == "usual"
 
 
 def test_a_model_of_another_server_is_listed_with_its_context(inside: Inside, two: list[Upstream]) -> None:
@@ -381,7 +381,7 @@ def test_a_reload_assigns_a_model_to_another_server(proxy: Start, two: list[Upst
 
     def home() -> str:
         with Client.post(front.port, chat(model="own")) as client, client.answer() as response:
-            return said(response.read())
+            return text_of(response.read())
 
     assert home() == "usual"
     rules.write_text(f"models: [{{match: own, url: '{own.url}'}}]\n")

@@ -45,7 +45,7 @@ JSON = {"Content-Type": "application/json"}
 CHAT, MESSAGES, RESPONSES, PASSED = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings"
 
 
-def quotes(where: object) -> bool:
+def leaks(where: object) -> bool:
     """Return whether any part of the key is present."""
     return any(KEY[at : at + PART] in str(where) for at in range(len(KEY) - PART + 1))
 
@@ -54,7 +54,7 @@ def error(message: str = f"no key {KEY}!") -> dict[str, Any]:
     return {"error": {"message": message, "type": f"bad key {KEY}", "code": 401}}
 
 
-def asked(path: str, *, streamed: bool = False) -> dict[str, Any]:
+def request_to(path: str, *, streamed: bool = False) -> dict[str, Any]:
     tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
     function = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
     return {
@@ -68,18 +68,18 @@ def asked(path: str, *, streamed: bool = False) -> dict[str, Any]:
 @pytest.mark.parametrize("before", [b"", ROLE + text("So. ")], ids=["first", "later"])
 def test_an_error_event_is_masked(inside: Inside, path: str, before: bytes) -> None:
     with Upstream([SSE, *([chunked(before)] if before else []), chunked(event(error())), LAST]) as server:
-        response = inside(server.url).post(path, json=asked(path, streamed=True), headers=BEARER)
+        response = inside(server.url).post(path, json=request_to(path, streamed=True), headers=BEARER)
     said = response.get_data(as_text=True)
-    assert "no key ****" in said and not quotes(said)
+    assert "no key ****" in said and not leaks(said)
 
 
 @pytest.mark.parametrize("path", [CHAT, PASSED])
 def test_the_servers_own_key_is_masked_for_a_client_that_does_not_know_it(inside: Inside, path: str) -> None:
     with Upstream([answer(error(), 401)]) as server:
         client = inside(server.url, keys=Keys(upstream=KEY))
-        response = client.post(path, json=asked(path), headers={"Authorization": "Bearer another-key"})
+        response = client.post(path, json=request_to(path), headers={"Authorization": "Bearer another-key"})
         assert server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert "bad key ****" in response.get_data(as_text=True) and not quotes(response.get_data(as_text=True))
+    assert "bad key ****" in response.get_data(as_text=True) and not leaks(response.get_data(as_text=True))
 
 
 @pytest.mark.parametrize("place", ["/v1/models/{}", "/{}", "/for/{}/v1/models"])
@@ -87,8 +87,8 @@ def test_a_key_in_the_path_is_masked(inside: Inside, logged: pytest.LogCaptureFi
     with Upstream() as server:
         server.paths["/v1/models"] = [answer({"data": []})]
         response = inside(server.url).get(place.format(KEY), headers=BEARER)
-    assert response.status_code >= 400 and not quotes(response.get_data(as_text=True))
-    assert not any(quotes(TextLines().format(record)) for record in logged.records)
+    assert response.status_code >= 400 and not leaks(response.get_data(as_text=True))
+    assert not any(leaks(TextLines().format(record)) for record in logged.records)
 
 
 CODE = f'client = OpenAI(base_url=URL, api_key="{KEY}")\n'
@@ -121,8 +121,8 @@ def test_a_models_answer_that_contains_the_key_is_unchanged(inside: Inside, path
     with Upstream(script, script) as server:
         server.paths["/v1/models"] = [answer({"data": []})]
         client = inside(server.url)
-        with_key = client.post(path, json=asked(path, streamed=streamed), headers=BEARER)
-        without = client.post(path, json=asked(path, streamed=streamed))
+        with_key = client.post(path, json=request_to(path, streamed=streamed), headers=BEARER)
+        without = client.post(path, json=request_to(path, streamed=streamed))
     assert with_key.status_code == 200 and f"It is {KEY}." in with_key.get_data(as_text=True)
     assert without_ids(with_key) == without_ids(without) and b"****" not in with_key.data
 
@@ -161,19 +161,19 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
             path = f"{CHAT}?key=word-in-query"
             status, _, data = running.ask("POST", path, body, **BEARER, **JSON, Cookie="a=word-in-cookie")
             statuses.append(status)
-            assert quotes(data.decode()) == (status == 200)
+            assert leaks(data.decode()) == (status == 200)
         assert statuses == [200, 200, 200, 200, 401]
         running.logged('"status": 401' if lines == "json" else "status=401")
         assert running.idle()
         log = running.log.read_text()
-    assert "repair" in log and "********" in log and not quotes(log) and "word-in-" not in log
-    assert '"content\\": \\"****' in audit.read_text() and not quotes(audit.read_text())
+    assert "repair" in log and "********" in log and not leaks(log) and "word-in-" not in log
+    assert '"content\\": \\"****' in audit.read_text() and not leaks(audit.read_text())
     captures = [file.read_bytes().decode().partition("\n") for file in folder.iterdir()]
     assert len(captures) == 6 and "word-in-" not in str(captures)
     for first, _, body_of in captures:
-        assert "Call write_file with ****" in first and not quotes(first)
+        assert "Call write_file with ****" in first and not leaks(first)
         # Error bodies are masked. The model's text is what a capture is for.
-        assert quotes(body_of) == (json.loads(first)["status"] == 200)
+        assert leaks(body_of) == (json.loads(first)["status"] == 200)
 
 
 def test_a_key_in_an_exception_is_masked_in_its_traceback(inside: Inside) -> None:
@@ -181,9 +181,9 @@ def test_a_key_in_an_exception_is_masked_in_its_traceback(inside: Inside) -> Non
     made = failed(f"what is {KEY}?")
     for form in (TextLines(), JsonLines()):
         line = form.format(made)
-        assert "ValueError: what is ****" in line and not quotes(line)
+        assert "ValueError: what is ****" in line and not leaks(line)
     inside("http://127.0.0.1:1").get("/health")
-    assert quotes(TextLines().format(made))  # the next request on this thread has other secrets
+    assert leaks(TextLines().format(made))  # the next request on this thread has other secrets
 
 
 def failed(message: str) -> Any:
@@ -208,7 +208,7 @@ def test_a_key_used_as_model_name_is_not_a_metric_label(inside: Inside, path: st
             body = chat(stream=False, model=model) if path == CHAT else ask(model=model)
             assert client.post(path, json=body, headers=BEARER).status_code == 200
         metrics = client.get("/metrics", headers={"Host": "localhost"}).get_data(as_text=True)
-    assert not quotes(metrics) and "tenant" not in metrics
+    assert not leaks(metrics) and "tenant" not in metrics
     expected = {"other": "1", "tiny": "1"} if listed else {"other": "2"}
     assert dict(re.findall(r'requests_total{.*model="([^"]+)",status="200"} ([0-9]+)', metrics)) == expected
 

@@ -31,7 +31,7 @@ TEXT = f'<tool_call>{{"name": "write_file", "arguments": {ARGUMENTS}}}</tool_cal
 STRUCTURED = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}
 
 
-def got(data: bytes) -> tuple[str, str, bool]:
+def view(data: bytes) -> tuple[str, str, bool]:
     """Return the text, the finish reason, and whether a structured call was sent."""
     seen = read("chat", 200, data).choice()
     return seen.text, seen.finish, bool(seen.calls)
@@ -55,8 +55,8 @@ def test_each_call_is_sent_as_text(inside: Inside, name: str, streamed: bool) ->
     with Upstream(script, script) as server:
         client = inside(server.url, rules=RULES)
         body = chat(tools=[WRITE_FILE], stream=streamed)
-        assert got(client.post("/for/plain/v1/chat/completions", json=body).data) == (CALL, "stop", False)
-        assert got(client.post("/v1/chat/completions", json=body).data)[1:] == ("tool_calls", True), "other clients"
+        assert view(client.post("/for/plain/v1/chat/completions", json=body).data) == (CALL, "stop", False)
+        assert view(client.post("/v1/chat/completions", json=body).data)[1:] == ("tool_calls", True), "other clients"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -66,7 +66,7 @@ def test_surrounding_text_and_several_calls_are_kept(inside: Inside, streamed: b
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE], stream=streamed)
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    found, finished, structured = got(data)
+    found, finished, structured = view(data)
     assert found.startswith("I write.") and found.count(CALL) == 2 and finished == "stop" and not structured
 
 
@@ -88,5 +88,5 @@ def test_a_truncated_call_is_not_sent(inside: Inside) -> None:
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE])
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    said, finished, structured = got(data)
+    said, finished, structured = view(data)
     assert "</tool_call>" not in said and finished == "length" and not structured

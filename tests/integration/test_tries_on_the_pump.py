@@ -16,15 +16,15 @@ from tests.conftest import Inside
 from tests.integration.test_broken_calls import CALL as BROKEN
 from tests.integration.test_broken_calls import RULES, guided
 from tests.integration.test_healing import LATE, refused
-from tests.integration.test_second_try import CALL, CHAT, SILENT, SWALLOWED, THOUGHT, models, told
+from tests.integration.test_second_try import CALL, CHAT, SILENT, SWALLOWED, THOUGHT, models, sends
 from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
 
 # The scripts of each case, and the blocking functions that it must call.
 TRIES: dict[str, tuple[list[Script], set[str]]] = {
-    "a refusal": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "learn"}),
-    "only reasoning": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
-    "three tries": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
-    "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
+    "refusal": ([refused("System message must be at the beginning."), sends("Hi.", streamed=True)], {"open", "learn"}),
+    "only reasoning": ([sends(THOUGHT, streamed=True), sends("Hi.", streamed=True)], {"open"}),
+    "three tries": ([SILENT, SWALLOWED, sends(CALL, used=40, streamed=True)], {"open", "server_kind"}),
+    "a broken call": ([sends(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
 }
 BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"), (Snapshot, "server_kind")]
 

@@ -70,7 +70,7 @@ PLACES: Mapping[str, Place] = {
 }
 
 
-def _said(place: str, told: Told, data: bytes) -> str:
+def _view(place: str, told: Told, data: bytes) -> str:
     """Return a client's view of this field of a stream."""
     if place == "text" or (place == "a call in the text" and told.error):
         return told.text
@@ -115,7 +115,7 @@ READ: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
 }
 
 
-def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, tools: bool) -> Any:
+def _send(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, tools: bool) -> Any:
     with Upstream(script) as up:
         up.paths["/v1/models"] = [MODELS]
         response = inside(up.url).post(dialect.path, json=dialect.ask(streamed=streamed, tools=tools))
@@ -132,13 +132,13 @@ def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools
     if behind and not tools:
         return  # a call to a tool that was not offered is not repaired; its arguments are text
     parts = [*[says("AAA")] * 4, change(says("BBB")), *[says("CCC")] * 4]
-    data = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools).data
+    data = _send(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools).data
     for given in events(data):
         assert given == "[DONE]" or orjson.loads(given)
     told = DIALECTS[dialect].stream(data)
     assert told.finish and not told.odd
     whole = f"{'AAA' * 4}{said}{'CCC' * 4}"
-    got = _said(place, told, data)
+    got = _view(place, told, data)
     if behind:
         assert json.loads(got) == {"path": "x", "content": whole}
     else:
@@ -183,18 +183,18 @@ def test_an_unreadable_event_is_an_error(inside: Inside, *, dialect: str, place:
     """Earlier text has been sent, later text never is, and the request is not retried."""
     before, says, after, (around, _) = PLACES[place]
     parts = [*[says("AAA")] * 4, UNREADABLE[fault], *[says("CCC")] * 4]
-    response = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools)
+    response = _send(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools)
     told = DIALECTS[dialect].stream(response.data)
     assert told.failed and not told.whole_calls
     held = HERMES if place == "a call in the text" else around
-    assert _said(place, told, response.data) == f"{held}{'AAA' * 4}"
+    assert _view(place, told, response.data) == f"{held}{'AAA' * 4}"
 
 
 @EACH
 @pytest.mark.parametrize("fault", UNREADABLE)
 def test_a_reply_that_starts_with_an_unreadable_event_is_a_502(inside: Inside, dialect: Dialect, fault: str) -> None:
     script = stream(ROLE, UNREADABLE[fault], text("CCC"), finish(), DONE)
-    response = _asked(inside, dialect, script, streamed=True, tools=True)
+    response = _send(inside, dialect, script, streamed=True, tools=True)
     assert response.status_code == 502
     assert dialect.error(response.data, 502).failed
 
@@ -216,7 +216,7 @@ PASS = {
 @pytest.mark.parametrize("fault", PASS)
 def test_empty_events_are_ignored(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
     script = stream(ROLE, text("AAA"), PASS[fault], text("CCC"), finish(), DONE)
-    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    told = dialect.stream(_send(inside, dialect, script, streamed=True, tools=tools).data)
     assert (told.text, told.finish) == ("AAACCC", "stop")
 
 
@@ -249,7 +249,7 @@ def test_lenient_whole_answers_are_read(
         b"data: " + json.dumps(completion(message, "tool_calls" if place == "arguments" else "stop")).encode()
     )
     script = [answer(body.removeprefix(b"data: "))]
-    response = _asked(inside, DIALECTS[dialect], script, streamed=streamed, tools=tools)
+    response = _send(inside, DIALECTS[dialect], script, streamed=streamed, tools=tools)
     assert response.status_code == 200
     if not streamed:
         assert orjson.loads(response.data)
@@ -330,7 +330,7 @@ UNCHANGED = [name for name in FORMS if "parts" in name or "thinking" in name] + 
 @pytest.mark.parametrize("form", FORMS)
 def test_unusual_forms_are_read_once(inside: Inside, dialect: Dialect, tools: bool, form: str) -> None:
     script, streamed, said, thinks = FORMS[form]
-    data = _asked(inside, dialect, script, streamed=streamed, tools=tools).data
+    data = _send(inside, dialect, script, streamed=streamed, tools=tools).data
     if dialect.name == "chat" and form in UNCHANGED:
         assert b"BBB" in data and (b"Hm." in data) is thinks
         return
@@ -343,7 +343,7 @@ def test_unusual_forms_are_read_once(inside: Inside, dialect: Dialect, tools: bo
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 def test_a_whole_call_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool) -> None:
     script = stream(ROLE, event(completion(WHOLE_PLACES["arguments"], "tool_calls")), DONE)
-    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    told = dialect.stream(_send(inside, dialect, script, streamed=True, tools=tools).data)
     assert (told.finish, told.whole_calls) == ("calls", [("write_file", {"path": "x", "content": "BBB"})])
 
 
@@ -373,7 +373,7 @@ def test_each_choice_may_be_one_whole_message(inside: Inside, tools: bool, toget
 def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dialect, tools: bool) -> None:
     """The messages may be pieces of one text or the whole text so far."""
     parts = [event({"choices": [{"index": 0, "message": {"content": said}, "finish_reason": None}]}) for said in "ab"]
-    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
+    response = _send(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
     assert dialect.stream(response.data).failed
 
 
@@ -409,7 +409,7 @@ WHOLE_UNREADABLE: Mapping[str, bytes] = {
 def test_an_unreadable_answer_is_a_502(
     inside: Inside, dialect: Dialect, streamed: bool, tools: bool, fault: str
 ) -> None:
-    response = _asked(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
+    response = _send(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
     assert response.status_code == 502
     assert dialect.error(response.data, 502).failed
 
@@ -417,7 +417,7 @@ def test_an_unreadable_answer_is_a_502(
 def test_a_readable_event_is_unchanged(inside: Inside) -> None:
     """C1: an event is rewritten only if a strict client could not parse it."""
     parts = [ROLE, text("AAA"), _as_logprobs(b"1.50")(text("BBB")), text("\ud83d"), text("CCC"), finish(), DONE]
-    given = _asked(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
+    given = _send(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
     assert given == b"".join(parts)
 
 
@@ -430,7 +430,7 @@ def test_the_upstream_is_closed_and_reported_as_failed(front: Front, dialect: Di
     front.upstream.play(script)
     front.upstream.paths["/v1/models"] = [MODELS]
     broken = 'upstream_errors_total{kind="broken"}'
-    counted = _counted(front, broken)
+    counted = _count(front, broken)
     ask = dialect.ask(streamed=True, tools=True)
     with Client.post(front.proxy.port, ask, dialect.path) as client, client.answer() as response:
         data = response.read1()
@@ -443,10 +443,10 @@ def test_the_upstream_is_closed_and_reported_as_failed(front: Front, dialect: Di
     assert front.proxy.idle()
     logged = [line for line in front.proxy.log.read_text().splitlines() if f"path={dialect.path} " in line]
     assert "upstream=broken" in logged[-1] and "cannot be read" in logged[-1]
-    assert _counted(front, broken) == counted + 1
+    assert _count(front, broken) == counted + 1
 
 
-def _counted(front: Front, name: str) -> float:
+def _count(front: Front, name: str) -> float:
     lines = front.proxy.get("/metrics")[2].decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if name in line)
 
@@ -473,7 +473,7 @@ def test_a_stream_on_the_fast_lane_is_parsed_too(front: Front, dialect: Dialect,
             data = response.read()
     for given in events(data):
         assert given == "[DONE]" or orjson.loads(given)
-    got = _said(place, dialect.stream(data), data)
+    got = _view(place, dialect.stream(data), data)
     whole = f"{'AAA' * 9}{said}{'CCC' * 4}"
     assert (json.loads(got)["content"] if behind else got) == whole
 
@@ -484,8 +484,8 @@ def test_a_character_split_over_two_events_is_joined(inside: Inside, dialect: Di
     """A server that sends each token separately splits it into two escaped surrogates."""
     before, says, after, (_, behind) = PLACES[place]
     parts = [says("a"), says("b\ud83d"), says("\ude00c"), says("d"), says("\ud83d"), says("\ude00"), says("e")]
-    data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
-    got = _said(place, dialect.stream(data), data)
+    data = _send(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
+    got = _view(place, dialect.stream(data), data)
     said = json.loads(got)["content"] if behind else got
     assert said.encode("utf-16", "surrogatepass").decode("utf-16") == "ab\U0001f600cd\U0001f600e"
 
@@ -495,14 +495,14 @@ def test_half_a_character_without_its_other_half_is_not_lost(inside: Inside, pla
     before, says, after, (_, behind) = PLACES[place]
     dialect = DIALECTS["messages"]
     parts = [says("a\ud83d"), says("b\ud83d")]
-    data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
-    got = _said(place, dialect.stream(data), data)
+    data = _send(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
+    got = _view(place, dialect.stream(data), data)
     assert (json.loads(got)["content"] if behind else got) == "a\ufffdb\ufffd"
 
 
 def test_an_error_that_only_lenient_clients_can_parse_is_recognized(inside: Inside) -> None:
     body = b'{"error": {"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": NaN}}'
-    response = _asked(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)
+    response = _send(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)
     assert response.status_code == 400
     assert orjson.loads(response.data)["error"] == {
         **{"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": None}
