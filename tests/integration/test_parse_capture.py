@@ -54,7 +54,7 @@ def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[s
     return seen.error, choices
 
 
-def test_the_command_ends_quietly_without_a_reader(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
     (tmp_path / "a.capture").write_bytes(written(wire(says("ï\n" * 200_000), ends())))
     command = [sys.executable, "-m", "proxy", "parse", "--capture", "a.capture"]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin", "PYTHONIOENCODING": "ascii"}
