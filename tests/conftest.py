@@ -1,4 +1,4 @@
-"""What the tests share: the real proxy as a child process, the application without gunicorn, a real model server."""
+"""Shared fixtures: the real proxy as a child process, the application without gunicorn, and a real model server."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.support import fork_server
 from tests.support.scripted import PATIENCE, Upstream
 from tests.support.worker_state import make_state, read_rules
 
-# No test fails because the machine is busy: an example may take its time, and so may the making of one.
+# A busy machine must not fail a test, so examples and their generation have no time limit.
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
 
-# Of all files this one takes longest, and it mostly waits: at the end no other would be left beside it.
+# These tests take longest and mostly wait. At the end, nothing would run in parallel with them.
 FIRST = Path(__file__).parent / "walkthrough"
 
 _SETTINGS_OF_THE_MACHINE = (
@@ -46,39 +46,38 @@ _SETTINGS_OF_THE_MACHINE = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the files in the order of their folders, but the longest one first."""
+    """Run the slowest folder first, then the others in collection order."""
     items.sort(key=lambda item: not item.path.is_relative_to(FIRST))
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage less often: what was collected stays, and the tests of the engine take an eighth less."""
+    """Collect garbage less often, which makes the engine's tests 12% faster."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment without any setting of the proxy; resources that leak are told, modules are compiled once."""
+    """Return the environment without proxy settings. Resource leaks are reported, and modules are compiled once."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS_OF_THE_MACHINE)}
     return {**kept, "PYTHONWARNINGS": "default"}
 
 
 @dataclass
 class Proxy:
-    """A proxy that runs; `log` is the file that it writes its stderr to."""
+    """A running proxy. `log` is the file that receives its stderr."""
 
     port: int
     log: Path
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Return status, headers (names in lower case) and body; a body that is not bytes is sent as JSON.
+        """Return status, headers (with lower-case names) and body. A body that is not bytes is sent as JSON.
 
-        Underscores in the names of headers are hyphens.
+        Underscores in header names become hyphens.
         """
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -98,7 +97,7 @@ class Proxy:
         return health
 
     def workers(self, but: Container[int] = (), count: int = 2) -> dict[int, dict[str, Any]]:
-        """Return the /health of `count` workers by process id, once that many other than `but` have answered."""
+        """Return the /health of `count` workers by process id, once that many workers not in `but` have answered."""
         seen: dict[int, dict[str, Any]] = {}
 
         def all_seen() -> bool:
@@ -111,12 +110,12 @@ class Proxy:
         return seen
 
     def idle(self) -> bool:
-        """Return True once /health counts no request other than its own."""
+        """Return whether /health counts no request other than its own."""
         until(lambda: self.health()["active_requests"] <= 0)
         return True
 
     def logged(self, word: str) -> str:
-        """Return the log once it contains `word`."""
+        """Wait until the log contains `word`, and return the log."""
         until(lambda: word in self.log.read_text())
         return self.log.read_text()
 
@@ -125,15 +124,15 @@ def until(holds: Callable[[], object], patience: float = PATIENCE) -> None:
     """Wait until a condition holds."""
     deadline = time.monotonic() + patience
     while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
+        assert time.monotonic() < deadline, "the condition did not hold in time"
         time.sleep(0.02)
 
 
 def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
-    """The real thing, ended by the stack, which also looks whether its log tells of a defect.
+    """Start a real proxy. The stack stops it and asserts that its log shows no defect.
 
-    With `upstream` "" the rules say where that is. A setting may be a variable instead of a flag (`TOOL_PROXY_X=1`):
-    earlier releases, which do not know it, then start all the same. A constant is replaced by its name (`THREADS=8`).
+    If `upstream` is "", the rules name the upstream. `TOOL_PROXY_X=1` passes a setting as a variable, which earlier
+    releases without that setting ignore. `THREADS=8` replaces a constant.
     """
     limits = {name: float(value) if "." in value else int(value) for name, value in filter(None, map(_limit, flags))}
     flags = tuple(flag for flag in flags if not _limit(flag))
@@ -154,7 +153,7 @@ def start(upstream: str, *flags: str, folder: Path, stack: ExitStack) -> Proxy:
 
 
 def _limit(flag: str) -> tuple[str, str] | None:
-    """Return name and value of a constant, None for other words."""
+    """Return the name and value of a constant, or None for other arguments."""
     name, given, value = flag.partition("=")
     return (name, value) if given and name.isupper() and not name.startswith("TOOL_PROXY_") else None
 
@@ -170,7 +169,7 @@ Start = Callable[..., Proxy]
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[Start]:
-    """Starts proxies: `proxy(upstream_url, *flags)`."""
+    """Function that starts proxies: `proxy(upstream_url, *flags)`."""
     with ExitStack() as stack:
         count = iter(range(100))
         yield lambda url, *flags: start(url, *flags, folder=tmp_path / f"proxy-{next(count)}", stack=stack)
@@ -210,7 +209,7 @@ def _fronts(tmp_path_factory: pytest.TempPathFactory, authority: trustme.CA) -> 
 
 
 def tls_context(authority: trustme.CA) -> ssl.SSLContext:
-    """What a server named localhost needs to speak TLS under the authority."""
+    """Return the TLS context of a server named localhost, with a certificate that the authority signed."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     return context
@@ -218,7 +217,7 @@ def tls_context(authority: trustme.CA) -> ssl.SSLContext:
 
 @pytest.fixture
 def front(_fronts: Callable[[str], Front]) -> Front:
-    """A proxy with its defaults, shared by all tests, in front of an upstream without scripts yet."""
+    """A proxy with default settings, shared by all tests, in front of an upstream without scripts."""
     shared = _fronts("http")
     shared.upstream.play()
     return shared
@@ -226,7 +225,7 @@ def front(_fronts: Callable[[str], Front]) -> Front:
 
 @pytest.fixture(params=["http", "https"])
 def either_front(request: pytest.FixtureRequest, _fronts: Callable[[str], Front]) -> Front:
-    """The same, once with an http upstream and once with an https one."""
+    """The same proxy, once with an http upstream and once with an https upstream."""
     shared = _fronts(request.param)
     shared.upstream.play()
     return shared
@@ -234,24 +233,23 @@ def either_front(request: pytest.FixtureRequest, _fronts: Callable[[str], Front]
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
-    """What the proxy logs."""
+    """The records that the proxy logs."""
     monkeypatch.setattr(logging.getLogger("proxy"), "propagate", True)
     with caplog.at_level(logging.INFO, "proxy"):
         yield caplog
 
 
 class BufferedClient(FlaskClient):
-    """A test client that takes each answer to its end and closes it, unless it is told not to."""
+    """A test client that reads and closes each response, unless `buffered` is False."""
 
     def open(self, *args: Any, buffered: bool = True, **more: Any) -> TestResponse:
-        """One request."""
         return super().open(*args, buffered=buffered, **more)
 
 
 class Inside:
-    """Makes the application without gunicorn: `inside(upstream_url, rules, setting=value)` is its test client.
+    """Factory of the application without gunicorn: `inside(upstream_url, rules, setting=value)` returns a test client.
 
-    With a `runtime` directory it keeps responses there.
+    If `runtime` is a directory, responses are stored in it.
     """
 
     def __call__(

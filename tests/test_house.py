@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "proxy"
 TESTS = ROOT / "tests"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-# The engine and the packages below it, and the dialects: bytes and values in, bytes and values out.
+# The engine, the packages below it, and the dialects do no I/O.
 SANS_IO = ("repair", "notations", "engine", "healing", "dialects")
 # Modules of other packages that do no I/O either.
 SANS_IO_MODULES = (
@@ -44,12 +44,12 @@ def imported(path: Path) -> Iterator[str]:
             # gunicorn's master loads `server` under another name.
             assert node.level == 0 or path.parent.name == "server", f"{path}: relative import"
             yield f"proxy.server.{node.module}" if node.level else node.module or ""
-            # A name that is imported from a package may be a module.
+            # A name imported from a package may be a module.
             yield from (f"{node.module}.{alias.name}" for alias in node.names if not node.level)
 
 
 @pytest.mark.parametrize("package", SANS_IO)
-def test_packages_below_the_line_import_no_io_clock_or_framework(package: str) -> None:
+def test_sans_io_packages_import_no_io_clock_or_framework(package: str) -> None:
     paths = [path for path in MODULES if name_of(path).split(".")[0] == package]
     assert paths
     assert {str(path): found for path in paths if (found := io_imports(path))} == {}
@@ -64,8 +64,8 @@ def io_imports(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imported(path)} & FORBIDDEN
 
 
-def test_gunicorns_side_never_imports_the_package() -> None:
-    """The master executes these modules: a reload could not load new code of anything it had imported."""
+def test_gunicorns_master_never_imports_the_package() -> None:
+    """The master runs these modules. A reload could not load new code of anything that they import."""
     alone = ("pump_worker", "pump", "pumped_stream", "log_queue")
     for path in (PACKAGE / "gunicorn_conf.py", *(PACKAGE / "server" / f"{name}.py" for name in alone)):
         ours = {name for name in imported(path) if name.startswith("proxy")}
@@ -84,15 +84,15 @@ sys.exit(main())
 
 @pytest.mark.parametrize("command", ["doctor --upstream http://127.0.0.1:9", "setup claude --url http://127.0.0.1:9"])
 def test_doctor_and_setup_run_without_epoll_and_eventfd(command: str) -> None:
-    """On macOS neither exists."""
+    """macOS has neither."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_LINUX, *command.split()], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 3 and "connection refused at http://127.0.0.1:9" in done.stderr, done
 
 
-def test_every_cited_failure_has_a_row() -> None:
-    """Comments and tests cite failures (`F28`, `F22 to F24`) of the table in docs/contracts.md."""
+def test_every_cited_failure_is_in_the_table() -> None:
+    """Comments and tests cite failures (`F28`, `F22 to F24`) from the table in docs/contracts.md."""
     rows = (line.split("|")[1] for line in (ROOT / "docs/contracts.md").read_text().splitlines() if line[:3] == "| F")
     documented = {number for row in rows for number in failure_numbers(row)}
     cited = {number for path in [*MODULES, *TESTS.rglob("*.py")] for number in failure_numbers(path.read_text())}
@@ -111,7 +111,7 @@ def test_every_package_has_a_layer() -> None:
 
 
 def test_modules_import_each_other_without_cycles() -> None:
-    # The package itself loads the library only when one of its names is used.
+    # The package imports the library only when one of its names is used.
     modules = [path for path in MODULES if path.parent != PACKAGE or path.name != "__init__.py"]
     edges = {f"proxy.{name_of(path)}".removesuffix(".__init__"): set(imported(path)) for path in modules}
     while edges:

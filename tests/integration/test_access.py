@@ -1,4 +1,4 @@
-"""Who comes in: the key, the model and the share of each request, by its route; and which key goes up."""
+"""Access control: keys, models and limits of each route, and the key that is sent upstream."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NOWHERE = "http://127.0.0.1:1"
     ],
 )
 @rows(__file__, "method,path")
-def test_without_a_key_nothing_is_asked_or_read(method: str, path: str, given: dict[str, str]) -> None:
+def test_requests_without_a_key_are_neither_read_nor_sent(method: str, path: str, given: dict[str, str]) -> None:
     with Upstream() as server:
         client, _ = front(server.url, access())
         response = client.open(path, method=method, data=b"[" * 100_000, headers=given)
@@ -90,7 +90,7 @@ def test_a_key_may_select_the_client(caplog: pytest.LogCaptureFixture) -> None:
     assert " client=agent key=alice " in caplog.messages[0] and "secret-of-alice" not in caplog.text
 
 
-# Which key goes up.
+# The key that is sent upstream.
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_key_may_select_the_client(caplog: pytest.LogCaptureFixture) -> None:
     [ALICE, {"X-Api-Key": "secret-of-alice"}, {**ALICE, "X-Api-Key": "another"}],
     ids=["bearer", "key", "both"],
 )
-def test_the_clients_key_is_the_last_choice(
+def test_the_clients_key_is_used_only_without_another_key(
     keys: Keys, expected: str | None, path: str, header: dict[str, str]
 ) -> None:
     with Upstream(*[[answer({"count": 3, **completion("a")})]] * 9) as server:
@@ -125,7 +125,7 @@ def test_the_clients_key_is_the_last_choice(
 
 
 @rows(__file__, "path,body")
-def test_a_key_may_use_no_other_model(path: str, body: Any) -> None:
+def test_a_key_is_limited_to_its_models(path: str, body: Any) -> None:
     with Upstream() as server:
         server.paths = {"/v1/models": MODELS}
         client, _ = front(server.url, access(models=("tiny",)))
@@ -147,7 +147,7 @@ def test_limits_apply_to_the_upstream_name() -> None:
 
 
 @pytest.mark.parametrize("allowed,status", [("tiny", 200), ("claude-*", 403)])
-def test_a_claude_name_counts_as_the_only_model_there_is(allowed: str, status: int) -> None:
+def test_a_claude_name_counts_as_the_only_served_model(allowed: str, status: int) -> None:
     with Upstream(whole_reply("a")) as server:
         server.paths = {"/v1/models": MODELS}
         client, _ = front(server.url, access(models=(allowed,)))
@@ -158,14 +158,14 @@ def test_a_claude_name_counts_as_the_only_model_there_is(allowed: str, status: i
 @pytest.mark.parametrize(
     "body", [b'{"model": "tiny", "model": "big"}', b'{"Model": "big", "model": "tiny"}', b'{"MODEL": "tiny"}']
 )
-def test_a_body_that_two_readers_read_in_two_ways_does_not_pass(path: str, body: bytes) -> None:
+def test_an_ambiguous_body_is_rejected(path: str, body: bytes) -> None:
     with Upstream() as server:
         client, _ = front(server.url, access(models=("tiny",)))
         assert client.post(path, data=body, headers=ALICE).status_code == 400
         assert server.seen == []
 
 
-def test_a_form_names_no_model_that_could_be_checked() -> None:
+def test_a_form_is_rejected_because_its_model_cannot_be_checked() -> None:
     form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\ntiny\r\n--x--\r\n'
     with Upstream([answer({})]) as server:
         client, _ = front(server.url, access(models=("tiny",)))
@@ -175,7 +175,7 @@ def test_a_form_names_no_model_that_could_be_checked() -> None:
         assert client.post("/v1/audio/transcriptions", data=form, headers=headers).status_code == 200
 
 
-# Shares.
+# Limits.
 
 
 @pytest.mark.parametrize("path,kind", [(CHAT, "rate_limit_error"), (MESSAGES, "rate_limit_error")])
@@ -192,7 +192,7 @@ def test_a_key_has_a_rate_limit(path: str, kind: str) -> None:
     assert client.get("/health").status_code == 200
 
 
-def test_a_wrong_key_uses_no_limit() -> None:
+def test_a_wrong_key_does_not_count_against_the_limit() -> None:
     with Upstream(whole_reply("a")) as server:
         client, _ = front(server.url, access(requests_per_minute=1))
         assert [client.post(CHAT, json=WHOLE, headers=bearer("wrong")).status_code for _ in range(3)] == [401] * 3
@@ -235,7 +235,7 @@ def test_a_key_has_a_concurrency_limit(path: str, streamed: bool) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"{}", b'{"model": "x", "model": "y"}'])
-def test_a_request_that_fails_holds_nothing_back(body: bytes) -> None:
+def test_a_failed_request_releases_its_slot(body: bytes) -> None:
     client, service = front(NOWHERE, access(streams=1, models=("tiny",)))
     for _ in range(3):
         assert client.post(CHAT, data=body, headers=ALICE).status_code in (400, 403)
@@ -248,7 +248,7 @@ def test_a_request_that_fails_holds_nothing_back(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("method,path", [("POST", "/_reload"), ("GET", "/metrics"), ("HEAD", "/metrics")])
-def test_admin_paths_need_the_admins_key_where_there_is_one(method: str, path: str) -> None:
+def test_admin_paths_require_the_admins_key_if_there_is_one(method: str, path: str) -> None:
     client, _ = front(NOWHERE, Keys(access().clients, admin=digest("the-admins-key")))
     for given in ({}, ALICE, bearer("wrong")):
         assert client.open(path, method=method, headers=given).status_code == 401
@@ -260,7 +260,7 @@ def test_admin_paths_need_the_admins_key_where_there_is_one(method: str, path: s
     "headers", [{"Origin": "http://localhost"}, {"Host": "evil.example"}, {"X-Forwarded-For": "1.2.3.4"}]
 )
 @pytest.mark.parametrize("method,path", [("POST", "/_reload"), ("GET", "/metrics")])
-def test_without_one_only_this_machine_may(headers: dict[str, str], method: str, path: str) -> None:
+def test_without_an_admins_key_only_this_machine_is_allowed(headers: dict[str, str], method: str, path: str) -> None:
     client, service = front(NOWHERE, access())
     refused = client.open(path, method=method, headers=headers)
     assert refused.status_code == 403 and "admin_key_file" in refused.get_json()["error"]["message"]
@@ -274,7 +274,7 @@ def samples(client: FlaskClient) -> dict[str, float]:
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in found.splitlines() if line[0] != "#"}
 
 
-def test_requests_are_counted_as_they_end() -> None:
+def test_requests_are_counted_when_they_end() -> None:
     with Upstream(FINE, [answer({"error": {"message": "no"}}, 400)], FINE) as server:
         server.paths["/v1/models"] = [answer({"data": [{"id": "tiny"}]})]
         client, _ = front(server.url, access(requests_per_minute=3))

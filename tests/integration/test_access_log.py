@@ -1,4 +1,4 @@
-"""The log: one line per request, to standard error, that no client and no model can forge."""
+"""The log: one line per request on standard error, which neither a client nor a model can forge."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def facts(line: str) -> dict[str, str]:
     return dict(word.split("=", 1) for word in line.split(" ") if "=" in word)
 
 
-def test_a_stream_has_one_line_with_its_facts(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
+def test_a_stream_has_one_line_with_its_fields(inside: Inside, caplog: pytest.LogCaptureFixture, lines: object) -> None:
     with Upstream(text_reply(HERMES)) as server:
         data = inside(server.url).post(CHAT, json=chat(tools=[WRITE_FILE])).data
     line, *repairs = caplog.messages
@@ -102,16 +102,16 @@ def test_the_line_names_the_route(
     assert known.get("upstream") == ("ok" if dialect == "passed" else None)
 
 
-def called(said: str, reason: str) -> Script:
+def reply(said: str, reason: str) -> Script:
     return stream(ROLE, opened(0, "call_1", "write_file"), arguments(0, said), finish(reason), DONE)
 
 
 @pytest.mark.parametrize(
     "script,expected",
     [
-        (called('{"path": "a", "content": "b"}', "tool_calls"), {}),
-        (called('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
-        (called('{"path": "a", "cont', "length"), {"cut": "1"}),
+        (reply('{"path": "a", "content": "b"}', "tool_calls"), {}),
+        (reply('{"path": "a"}', "tool_calls"), {"invalid": "1"}),
+        (reply('{"path": "a", "cont', "length"), {"cut": "1"}),
         (text_reply(HERMES), {}),
         (text_reply(HERMES[:60], why="length"), {"refused": "broken:1", "cut": "1"}),
         (text_reply("So.", why="length"), {}),
@@ -127,19 +127,19 @@ def test_the_line_says_why_a_call_is_missing(
     assert {name: known[name] for name in ("refused", "invalid", "cut") if name in known} == expected
 
 
-def repairing(count: int = 1) -> Upstream:
+def with_repairs(count: int = 1) -> Upstream:
     return Upstream(*[whole_reply(HERMES)] * count)
 
 
 WHOLE = chat(stream=False, tools=[WRITE_FILE])
 
 
-def test_a_reply_with_countless_repairs_cannot_fill_the_log(
+def test_a_reply_with_many_repairs_does_not_flood_the_log(
     inside: Inside, caplog: pytest.LogCaptureFixture, lines: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = (Repair("closers", "", "", "why"),) * (MAX_LINES + 7)
     monkeypatch.setattr(Engine, "audit", property(lambda _: many))
-    with repairing() as server:
+    with with_repairs() as server:
         inside(server.url).post(CHAT, json=WHOLE)
     assert f"fixes=closers:{MAX_LINES + 7}" in caplog.messages[0]
     assert len(caplog.messages) == MAX_LINES + 2 and caplog.messages[-1].endswith(" more=7")
@@ -158,20 +158,20 @@ def test_an_audit_record_names_request_and_client(inside: Inside, tmp_path: Path
         assert [record[key] for key in ("id", "model", "client")] == ["r1", "tiny", "openclaw"]
 
 
-def test_an_unwritable_audit_file_fails_no_request(
+def test_an_unwritable_audit_file_does_not_fail_requests(
     inside: Inside, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with repairing(3) as server:
+    with with_repairs(3) as server:
         client = inside(server.url, audit_file=str(tmp_path))
         assert [client.post(CHAT, json=WHOLE).status_code for _ in range(3)] == [200] * 3
         assert b"tool_proxy_audit_lost_total 3.0" in client.get("/metrics").data
     assert caplog.text.count("cannot be written") == 1
 
 
-def test_health_counts_repairs_and_refusals(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_counts_repairs_and_rejections(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "refusals", property(lambda _: {"not offered": 2}))
     monkeypatch.setattr(Engine, "empty_calls", property(lambda _: 1))
-    with repairing(3) as server:
+    with with_repairs(3) as server:
         client = inside(server.url)
         for _ in range(3):
             client.post(CHAT, json=WHOLE)

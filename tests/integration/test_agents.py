@@ -1,4 +1,4 @@
-"""`make agents`, but for the agents themselves: rows, streams, checks, words, and the scripted server over HTTP."""
+"""`make agents` without the agents: the results page, streams, checks, and the scripted server over HTTP."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ pytestmark = pytest.mark.once
 
 
 class TestResults:
-    def test_the_page_has_its_marks(self) -> None:
-        """So that the command can write it."""
+    def test_the_page_has_the_markers_that_the_command_replaces(self) -> None:
         page = Path("docs/agents.md").read_text(encoding="utf-8")
         assert page.count(BEGIN) == page.partition(BEGIN)[2].partition("\n## ")[0].count(END) == 1
 
 
 def settings(home: Path) -> dict[str, str]:
-    """Return the environment of a run in this home."""
+    """Return the environment of a run with this home."""
     return {"HOME": str(home), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
 
 
 def settled(agent: Agent, server: inside.Server, home: Path) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """What an agent is started with after it was told of a server: its command, the variables that this adds, and what
-    is in its home then, by the place, with the home's own path left out.
+    """Return an agent's command, its variables and its files by path, after it was configured for a server.
+
+    The home's own path is replaced.
     """
     home.mkdir()
     before = settings(home)
     environment = dict(before)
     command = inside.prepare(agent, BY_NAME["ok"], server, environment)
-    # The records of what was written, and the copies of what was there before, are not for the agent.
+    # The agent does not read the setup records and the backups of its files.
     kept = [
         path
         for path in home.rglob("*")
@@ -58,7 +58,7 @@ class TestAgent:
     @pytest.mark.slow
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
     def test_agents_are_configured_as_by_setup(self, agent: Agent, tmp_path: Path) -> None:
-        """A server without a proxy is told of in the very files and variables that the command makes for one."""
+        """Agents are pointed at a server with the same files and variables as at a proxy."""
         with Upstream() as server:
             server.paths = {
                 **{"/": [answer({"service": "vllm-tool-proxy"})], "/_ready": [answer({})]},
@@ -77,17 +77,16 @@ class TestAgent:
         assert (command, variables, files) == same
         told = [*files.values(), *variables.values()]
         assert any(server.url in each for each in told) and any(MODEL in each for each in [*told, *command])
-        # What the command prints is no third thing.
+        # The command configures agents only with files and variables.
         assert [*variables] == [name for name in variables if f"\nexport {name}=" in printed]
         assert shlex.join(command) in printed.splitlines()
 
-    def test_all_that_are_run_are_set_up(self) -> None:
-        """And the other way round."""
+    def test_setup_and_the_runs_cover_the_same_agents(self) -> None:
         assert [*known.AGENTS] == [name for name, setup in SETUPS.items() if setup.version]
 
     @pytest.mark.parametrize("agent", known.AGENTS.values(), ids=known.AGENTS)
-    def test_a_users_own_files_are_those_that_setup_merges_into(self, agent: Agent, tmp_path: Path) -> None:
-        """They are there before, and what they say is still said then."""
+    def test_setup_merges_into_a_users_existing_files(self, agent: Agent, tmp_path: Path) -> None:
+        """The files exist before setup and keep their content."""
         agent.settle(tmp_path)
         files = {Path(file.path): file for file in agent.told("http://127.0.0.1:1", str(tmp_path)).files}
         for name, text in agent.files.items():

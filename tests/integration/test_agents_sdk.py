@@ -1,7 +1,7 @@
-"""The OpenAI Agents SDK against the proxy: an agent with a function tool, in both of its APIs, streamed and whole.
+"""The OpenAI Agents SDK and the proxy: an agent with a function tool, in both APIs, streamed and whole.
 
-The model writes its call into the text. The SDK must find it as a call, run the function, send its output back, and
-have the last words as the run's result.
+The model writes its call as text. The SDK must receive a structured call, run the function, send its output, and return
+the final text as the result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUIET = RunConfig(tracing_disabled=True)
 
 @dataclass
 class Ran:
-    """The result of a run: the final output, the calls of the function, and the types of the SDK's items."""
+    """Result of a run: the final output, the function calls, and the types of the SDK's items."""
 
     said: object = ""
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -62,8 +62,8 @@ def run(proxy: Proxy, api: str, streamed: bool, *, model: str = "tiny", task: st
 
 @pytest.mark.slow
 @WAYS
-def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str, streamed: bool) -> None:
-    """Two requests: the second begins with the messages of the first, and has the call and what it gave."""
+def test_the_output_of_a_function_tool_is_sent_back(front: Front, api: str, streamed: bool) -> None:
+    """The second request starts with the first one's messages, followed by the call and its output."""
     front.upstream.play(reply(streamed, HERMES), reply(streamed, "All done."))
     front.upstream.paths[MODELS] = cards("tiny")
     ran = run(front.proxy, api, streamed)
@@ -80,10 +80,10 @@ def test_a_function_tool_is_run_and_its_output_goes_back(front: Front, api: str,
 @WAYS
 @pytest.mark.parametrize("script", ["toolstag", "two"])
 def test_function_tools_run_with_a_real_server(llama_front: Proxy, script: str, api: str, streamed: bool) -> None:
-    """llama.cpp's own: a call that it leaves in the text, and two that it reads itself."""
+    """llama.cpp leaves one call in the text and parses two calls itself."""
     calls, _ = SCRIPTS[script]
     ran = run(llama_front, api, streamed, model="parrot", task=f"Write a.txt [[script:{script}]]")
-    # The SDK runs the calls of one reply beside each other.
+    # The SDK runs the calls of one reply concurrently.
     made = sorted(ran.calls, key=lambda given: str(given["path"]))
     assert (ran.said, made) == ("Done.", [given for _, given in calls])
     assert ran.items.count("tool_call_item") == ran.items.count("tool_call_output_item") == len(calls)

@@ -1,4 +1,4 @@
-"""The one poll over two sockets: what wakes it, in what order, and what it calls what it waited for in vain."""
+"""Polling two sockets: what wakes the poll, in what order, and which timeout is reported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from proxy.upstream.client import ServerOptions, UpstreamCall
 from tests.support.scripted import LAST, SSE, Act, Upstream, chunked
 
 
-def called(server: Upstream) -> UpstreamCall:
+def open_call(server: Upstream) -> UpstreamCall:
     return Caller(ServerOptions(server.url)).open("POST", "/x", {}, b"{}")
 
 
 @pytest.fixture
 def client() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Yield both ends of a client's connection, the proxy's first."""
+    """Yield both ends of a client's connection, the proxy's end first."""
     near, far = socket.socketpair()
     with near, far:
         yield near, far
@@ -31,7 +31,7 @@ def test_a_pipelined_request_does_not_wake_the_poll(client: tuple[socket.socket,
     """A pipelined request waits in the client's socket; the poll must not spin on it."""
     near, far = client
     far.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
+    with Upstream([Act.EXPECT_CLOSE]) as server, open_call(server) as call:
         spent = time.thread_time()
         with pytest.raises(UpstreamTimeout):
             list(AnswerWait(near, Timeouts(0.3)).receive(call))
@@ -39,7 +39,7 @@ def test_a_pipelined_request_does_not_wake_the_poll(client: tuple[socket.socket,
 
 
 def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
-    with Upstream([Act.EXPECT_CLOSE]) as server, called(server) as call:
+    with Upstream([Act.EXPECT_CLOSE]) as server, open_call(server) as call:
         pump = AnswerWait(None, Timeouts(0.5, heartbeat=0.05))
         woken, spent = 0, time.thread_time()
         with pytest.raises(UpstreamTimeout):
@@ -51,12 +51,12 @@ def test_a_poll_that_waits_for_a_heartbeat_does_not_spin() -> None:
         assert time.thread_time() - spent < 0.1
 
 
-def test_the_readers_time_is_not_counted_as_silence() -> None:
-    """A driven stream that waited long for a thread is not late: what came meanwhile is looked at first."""
+def test_the_readers_own_time_does_not_count_as_idle() -> None:
+    """A driven stream that waited for a thread is not timed out: received data is read first."""
     with Upstream() as server:
         gate = server.gate()
         server.play([SSE + chunked(b"one"), gate, chunked(b"two") + LAST])
-        with called(server) as call:
+        with open_call(server) as call:
             wait = AnswerWait(None, Timeouts(0.2))
             parts = wait.receive(call)
             assert next(parts) == b"one"

@@ -1,4 +1,4 @@
-"""The application: its paths, what it refuses and how it says so, and what of the headers passes either way."""
+"""The application: its paths, the errors for invalid requests, and the forwarded headers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def error_of(response: TestResponse) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", [*POSTED, *LISTED])
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
-def test_a_path_that_passes_reaches_the_upstream_under_its_own_name(inside: Inside, path: str, prefix: str) -> None:
+def test_a_forwarded_path_reaches_the_upstream_unchanged(inside: Inside, path: str, prefix: str) -> None:
     body, reply = b'{"any": NaN, thing', b"\x00any\xffthing"
     with Upstream([answer(reply, 418)]) as server:
         response = inside(server.url).post(prefix + path, data=body, content_type="multipart/form-data; boundary=b")
@@ -47,7 +47,7 @@ def test_a_path_that_passes_reaches_the_upstream_under_its_own_name(inside: Insi
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/models/tiny", SLASHED])
-def test_models_pass(inside: Inside, path: str) -> None:
+def test_model_requests_are_forwarded(inside: Inside, path: str) -> None:
     with Upstream([answer({"data": []})]) as server:
         response = inside(server.url).get(path)
         assert server.seen[0].line == f"GET {path} HTTP/1.1" and server.seen[0].headers["Content-Length"] is None
@@ -59,7 +59,7 @@ UNLISTED = ["/v1/own/", "/v1/owner", "/V1/own", "/for/v1/own"]
 
 
 @pytest.mark.parametrize("path", [*ELSEWHERE, *UNLISTED])
-def test_any_other_path_is_a_404_that_names_the_paths_and_the_setting(inside: Inside, path: str) -> None:
+def test_any_other_path_is_a_404_that_names_the_known_paths_and_the_setting(inside: Inside, path: str) -> None:
     with Upstream() as server:
         response = inside(server.url, pass_through=("/v1/own",)).get(path)
         assert server.seen == []
@@ -118,14 +118,14 @@ def test_options_is_a_204(inside: Inside, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/health", "/"])
-def test_head_has_no_body_and_leaves_nothing_open(inside: Inside, path: str) -> None:
-    """Section 2: HEAD exists by itself; what it opened at the upstream is closed."""
+def test_head_has_no_body_and_closes_the_upstream(inside: Inside, path: str) -> None:
+    """HEAD is supported automatically, and its upstream response is closed."""
     with Upstream([answer({"data": []})]) as server:
         response = inside(server.url).head(path)
     assert (response.status_code, response.data) == (200, b"")
 
 
-def test_the_root_says_service_version_and_paths(inside: Inside) -> None:
+def test_the_root_returns_service_version_and_paths(inside: Inside) -> None:
     body = inside(NOWHERE).get("/").json
     assert body is not None and (body["service"], body["version"]) == ("vllm-tool-proxy", __version__)
     assert {CHAT, *MESSAGES, *RESPONSES, *POSTED, *LISTED, "/v1/models"} <= set(body["paths"])
@@ -145,7 +145,7 @@ def test_health_never_touches_the_upstream(inside: Inside, path: str) -> None:
     assert (body["active_requests"], body["total_buffers"], body["rules_error"]) == (0, 0, None)
 
 
-def test_ready_asks_the_upstream_and_keeps_the_answer_for_a_moment(inside: Inside) -> None:
+def test_ready_asks_the_upstream_and_caches_the_answer_briefly(inside: Inside) -> None:
     with Upstream([answer({})], [answer({}, 503)]) as server:
         client = inside(server.url)
         assert [client.get("/_ready").status_code for _ in range(3)] == [200] * 3
@@ -186,7 +186,7 @@ KEYS = Keys(
         (CHAT, KEY, "other", "mine"),
     ],
 )
-def test_the_client_is_path_then_key_then_setting(
+def test_the_client_is_set_by_path_then_key_then_setting(
     inside: Inside, path: str, key: str, setting: str, client: str
 ) -> None:
     with Upstream(whole_reply("a", secret=1, other_secret=2)) as server:
@@ -199,7 +199,7 @@ def test_the_client_is_path_then_key_then_setting(
     assert {"secret", "other_secret"} - body.keys() == missing
 
 
-def test_an_unknown_client_is_a_404_that_names_the_known_ones(inside: Inside) -> None:
+def test_an_unknown_client_is_a_404_that_lists_the_known_ones(inside: Inside) -> None:
     response = inside(NOWHERE, RULES).post(f"/for/nobody{CHAT}", json=chat())
     assert response.status_code == 404
     message = error_of(response)["message"]
@@ -237,7 +237,7 @@ def test_only_allowed_headers_are_forwarded(inside: Inside) -> None:
     assert response.headers["X-Request-Id"] == "r-1"
 
 
-def test_a_request_without_an_id_gets_one_up_and_down(inside: Inside) -> None:
+def test_a_request_without_an_id_gets_one_upstream_and_downstream(inside: Inside) -> None:
     with Upstream(whole_reply("a")) as server:
         response = inside(server.url).post(CHAT, json=chat(stream=False), headers={"X-Request-Id": "no good"})
         made = server.seen[0].headers["X-Request-Id"]
@@ -256,8 +256,8 @@ def test_only_meaningful_upstream_headers_are_returned(inside: Inside, streamed:
     assert {name: response.headers[name] for name in kept} == kept
 
 
-def test_an_invalid_client_header_is_no_502(inside: Inside) -> None:
-    """Section 3: header values that cannot be sent are validated or dropped before the call."""
+def test_an_invalid_client_header_does_not_cause_a_502(inside: Inside) -> None:
+    """Header values that cannot be sent are validated or dropped before the upstream call."""
     with Upstream(whole_reply("a")) as server:
         headers = {"Authorization": "Bearer k\u00e9\u2603".encode().decode("latin-1")}
         response = inside(server.url).post(CHAT, json=chat(stream=False), headers=headers)

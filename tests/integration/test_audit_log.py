@@ -1,4 +1,4 @@
-"""The audit file: its records, whose it is, and what happens when many write, it grows, or the disk is full."""
+"""The audit file: its records, its owner, concurrent writers, rotation, and a full disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for number in range(400):
 """
 
 
-def test_workers_that_write_while_it_is_moved_away_lose_nothing_and_tear_nothing(path: Path) -> None:
+def test_rotation_while_workers_write_loses_no_record(path: Path) -> None:
     workers = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(name)]) for name in range(4)]
     moved = 0
     while any(worker.poll() is None for worker in workers):
@@ -40,7 +40,7 @@ def test_workers_that_write_while_it_is_moved_away_lose_nothing_and_tear_nothing
     }
 
 
-def test_threads_of_one_worker_share_it_too(path: Path) -> None:
+def test_threads_of_one_worker_lose_no_record(path: Path) -> None:
     file = AuditFile(str(path), 2**20)
 
     def work() -> None:
@@ -55,8 +55,8 @@ def test_threads_of_one_worker_share_it_too(path: Path) -> None:
     assert path.stat().st_size == 8 * 50 * 100
 
 
-def test_a_full_disk_leaves_no_half_of_a_record(path: Path) -> None:
-    """A limit on the size of files stands for the disk: the system writes what there is room for."""
+def test_a_full_disk_leaves_no_partial_record(path: Path) -> None:
+    """A file size limit simulates the full disk: the system writes as much as fits."""
     code = f"""
 import resource, signal
 from proxy.server.audit_log import AuditFile

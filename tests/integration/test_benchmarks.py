@@ -1,4 +1,4 @@
-"""The benchmarks run: what they print is a measurement, not a test; that they can be made at all is one."""
+"""The benchmarks can be run. Their figures are not checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.real.processes import ROOT
 
 
 def ran(name: str, *words: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
-    """Run a benchmark, and return the process and the cells of its tables."""
+    """Run a benchmark. Return the process and the cells of its tables."""
     command = [sys.executable, "-m", f"benchmarks.{name}", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -25,7 +25,7 @@ def ran(name: str, *words: str) -> tuple[subprocess.CompletedProcess[str], list[
 @pytest.mark.slow
 @pytest.mark.benchmarks
 def test_one_run_measures_direct_nginx_and_proxy() -> None:
-    """Every answer through every target was right, and each of the figures is there."""
+    """Every answer is correct for every target, and each figure is present."""
     targets = ["direct", *(["nginx"] if nginx_program() or "CI" in os.environ else []), "proxy"]
     done, rows = ran("run", "--quick", "--targets", ",".join(targets))
     assert rows[0][1:] == targets
@@ -40,13 +40,13 @@ def test_one_run_measures_direct_nginx_and_proxy() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.benchmarks
-def test_held_figures_are_measured_against_nginx_and_another_tree() -> None:
-    """Every answer was right, a live call's as well, and each number is told as met, as not met, or not measured."""
+def test_targets_are_measured_against_nginx_and_another_tree() -> None:
+    """Every answer is correct, and each figure is marked as met, not met or not measured."""
     done, rows = ran("held", "--quick", "--without", "aiohttp,LiteLLM", "--against", "HEAD")
     assert rows[0][-2:] == ["HEAD", "proxy"]
     assert [row[0] for row in rows[2:]] == [what for _, what, _ in held.ROWS]
     figures = {figure: row[-2:] for (figure, _, _), row in zip(held.ROWS, rows[2:], strict=True)}
-    # What is measured as a difference may be less than nothing.
+    # A difference of two measurements may be negative.
     coarse = (".ratio", ".litellm", ".more_ms")
     measured = [cells for figure, cells in figures.items() if not figure.endswith(coarse)]
     assert all(float(value) >= 0 for cells in measured for value in cells)

@@ -1,4 +1,4 @@
-"""A model server whose compressed answer is far larger than what comes of it: bounded, and told (contract C7)."""
+"""Decompression bombs from the model server: memory stays bounded, and the client gets an error (C7)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.support.scripted import PATIENCE, ROLE, head, text
 
 pytestmark = pytest.mark.once
 
-# A gigabyte of blanks in a megabyte: one member behind the other.
+# A gigabyte of spaces in a megabyte, as concatenated gzip members.
 MEMBER = gzip.compress(b" " * 2**24, 6, mtime=0)
 BOMB = MEMBER * 64
-# What a worker may need for it beside what it needs anyway: an answer of the largest size, in parts and joined.
+# Additional memory that a worker may use: an answer of maximum size, once in parts and once joined.
 MOST = 256 * 2**20
 PACKED = {"Content-Encoding": "gzip"}
 EVENTS = {"Content-Type": "text/event-stream", **PACKED}
@@ -47,7 +47,7 @@ def script(headers: dict[str, str], data: bytes, status: int = 200) -> list[Any]
     return [head(status, {**headers, "Content-Length": str(len(data))}), data]
 
 
-def asked(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes]:
+def send(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes]:
     body = json.dumps(dialect.ask(streamed=streamed, tools=True)).encode()
     with closing(HTTPConnection("127.0.0.1", bench.proxy.port, timeout=3 * PATIENCE)) as client:
         client.request("POST", dialect.path, body)
@@ -58,10 +58,10 @@ def asked(bench: Bench, dialect: Dialect, *, streamed: bool) -> tuple[int, bytes
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_it_is_an_error_of_the_server_and_costs_no_memory(bench: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_a_bomb_is_an_upstream_error_and_memory_stays_bounded(bench: Bench, dialect: Dialect, streamed: bool) -> None:
     before = most_memory(bench)
     bench.play(*[script(EVENTS if streamed else JSON, BOMB)] * 2)
-    status, data = asked(bench, dialect, streamed=streamed)
+    status, data = send(bench, dialect, streamed=streamed)
     if status == 200:
         told = dialect.stream(data)
         assert told.failed, data[:500]
@@ -74,10 +74,10 @@ def test_it_is_an_error_of_the_server_and_costs_no_memory(bench: Bench, dialect:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_a_stream_that_becomes_one_ends_in_an_error(bench: Bench, dialect: Dialect) -> None:
+def test_a_bomb_in_a_started_stream_ends_it_with_an_error(bench: Bench, dialect: Dialect) -> None:
     before = most_memory(bench)
     bench.play(script(EVENTS, gzip.compress(ROLE + text("So. ")) + BOMB))
-    status, data = asked(bench, dialect, streamed=True)
+    status, data = send(bench, dialect, streamed=True)
     told = dialect.stream(data)
     assert (status, told.text) == (200, "So. ") and told.failed and not told.finish
     assert told.words.startswith("the model server sent more than is allowed: ")

@@ -1,4 +1,4 @@
-"""A call beyond repair with which a reply ends is asked for once more, with its tool forced, where the rules say so."""
+"""If a reply ends in an unrepairable call and the rules allow it, the call is requested again with its tool forced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Inside
-from tests.integration.test_second_try import BROKEN, asked, counted, models, said, told, usage
+from tests.integration.test_second_try import BROKEN, body_for, models, sends, usage, usage_chunk, view
 from tests.real import llama
 from tests.support.reply import read
 from tests.support.responses_ask import ask as ask_response
@@ -33,14 +33,14 @@ from tests.support.scripted import (
 CHAT = "/v1/chat/completions"
 RULES = 'models: [{match: "*", broken_calls: retry}]'
 ARGUMENTS = {"path": "a", "content": "b"}
-# No reading of it tells where the content ends.
+# No reading of this text shows where the content ends.
 CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "say "x" y" z}}\n</tool_call>'
 BEFORE = "I write it.\n"
 
 
 @contextlib.contextmanager
 def upstream(*scripts: Script, owner: str = "vllm") -> Iterator[Upstream]:
-    """Yield a server that reports its kind."""
+    """Yield a server that reveals its kind."""
     with Upstream(*scripts) as server:
         server.paths["/v1/models"] = models(owner)
         yield server
@@ -51,20 +51,20 @@ def call_of(name: str, arguments: str) -> dict[str, Any]:
 
 
 def guided(name: str = "write_file", arguments: str | None = None, why: str = "stop") -> Script:
-    """Return the answer to a forced call. Its finish reason is `stop`, as in vLLM for a named choice."""
+    """Return the answer to a forced call. Its finish reason is `stop`, as in vLLM for a named tool choice."""
     called = call_of(name, json.dumps(ARGUMENTS) if arguments is None else arguments)
     message = {"role": "assistant", "content": None, "tool_calls": [called]}
     return whole_reply(message, why, usage=usage(20, 5))
 
 
 def bare() -> Script:
-    """Return the same from a server that sends the arguments as text (F87)."""
+    """Return the same answer from a server that sends the arguments as text (F87)."""
     message = {"role": "assistant", "content": json.dumps(ARGUMENTS)}
     return whole_reply(message, "stop", usage=usage(20, 5))
 
 
 def arguments_of(data: bytes) -> list[Any]:
-    """Return the arguments of the calls that a chat client reads."""
+    """Return the arguments of the calls that a chat client receives."""
     return [arguments for _, arguments in read("chat", 200, data).choice().calls]
 
 
@@ -75,10 +75,10 @@ def arguments_of(data: bytes) -> list[Any]:
 def test_the_second_call_replaces_the_broken_one(
     inside: Inside, before: str, behind: str, streamed: bool, second: Any
 ) -> None:
-    with upstream(told(before + CALL + behind, used=9, streamed=streamed), second()) as server:
-        response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
+    with upstream(sends(before + CALL + behind, used=9, streamed=streamed), second()) as server:
+        response = inside(server.url, rules=RULES).post(CHAT, json=body_for(streamed))
         one, other = (seen.json for seen in server.seen)
-    found = said(response.data, streamed)
+    found = view(response.data, streamed)
     assert found["text"].strip() == before.strip() and found["calls"] == ["write_file"]
     assert found["end"] == ["tool_calls"] and found["roles"] == 1 and len(found["ids"]) == 1
     assert found["usage"] == usage(30, 14)
@@ -88,28 +88,28 @@ def test_the_second_call_replaces_the_broken_one(
     assert "stream_options" not in other and not other.get("stream")
 
 
-def test_a_structured_call_of_a_whole_answer_that_cannot_be_read_is_asked_for_again(inside: Inside) -> None:
-    """Of a call that has begun to leave in a stream nothing can be taken back."""
+def test_an_unreadable_structured_call_of_a_whole_answer_is_requested_again(inside: Inside) -> None:
+    """In a stream, a call that has been partly sent cannot be taken back."""
     called = call_of("write_file", '{"path": "a", "content": "say "x" y" z}')
     message = {"role": "assistant", "content": "I write it.", "tool_calls": [called]}
     first = whole_reply(message, "tool_calls", usage=usage(10, 9))
     with upstream(first, guided()) as server:
-        response = inside(server.url, rules=RULES).post(CHAT, json=asked(False))
+        response = inside(server.url, rules=RULES).post(CHAT, json=body_for(False))
         assert len(server.seen) == 2
-    found = said(response.data, False)
+    found = view(response.data, False)
     assert found["text"] == "I write it." and found["calls"] == ["write_file"] and found["end"] == ["tool_calls"]
     assert arguments_of(response.data) == [ARGUMENTS] and found["usage"] == usage(30, 14)
 
 
-@pytest.mark.parametrize("second", [guided(), told("I cannot.")])
+@pytest.mark.parametrize("second", [guided(), sends("I cannot.")])
 @pytest.mark.parametrize("before", ["", BEFORE])
 def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, before: str, second: Script) -> None:
-    """The numbers of its events go on from those of the heartbeats of the second try."""
+    """Its sequence numbers continue after the heartbeats of the second try."""
     tool = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
     body = ask_response(tools=[tool], stream=True)
     with upstream() as server:
         gate = server.gate()
-        server.play(told(before + CALL, used=9, streamed=True), [gate, *second])
+        server.play(sends(before + CALL, used=9, streamed=True), [gate, *second])
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url, rules=RULES, heartbeat=0.02)
         given: Any = iter(client.post("/v1/responses", json=body, buffered=False).response)
@@ -125,24 +125,24 @@ def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, b
 
 def test_no_reasoning_follows_sent_text(inside: Inside) -> None:
     rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
-    with upstream(told(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
+    with upstream(sends(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
-        found = said(inside(server.url, rules=rules).post(CHAT, json=asked(True)).data, True)
+        found = view(inside(server.url, rules=rules).post(CHAT, json=body_for(True)).data, True)
     assert (found["thoughts"], found["text"], found["calls"]) == ("Hm.", BEFORE, ["write_file"])
 
 
 THINKS = 'models: [{match: "*", broken_calls: retry, %s}]'
-# A reply with a thought, and the rules by which it is told apart.
+# A reply with reasoning, and the rules that separate it.
 THOUGHTS = {
     "opened": (THINKS % "reasoning: split, family: qwen3", "<think>\nHm.\n</think>\n\n"),
     "in the prompt": (THINKS % "reasoning: split, family: qwen3.5", "Hm.\n</think>\n\n"),
-    "learnt": (THINKS % "family: qwen3.5", "Hm.\n</think>\n\n"),
+    "learned": (THINKS % "family: qwen3.5", "Hm.\n</think>\n\n"),
 }
 NO_PARSER = [answer({"error": {"message": '"auto" tool choice requires --enable-auto-tool-choice', "code": 400}}, 400)]
 
 
 def thinking() -> Script:
-    """Return the same from a server that lets the model think first."""
+    """Return the same answer from a server whose model reasons first."""
     message = {"role": "assistant", "content": f"So.\n</think>\n\n{json.dumps(ARGUMENTS)}"}
     return whole_reply(message, "stop", usage=usage(20, 5))
 
@@ -151,40 +151,38 @@ def thinking() -> Script:
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("before", ["", BEFORE])
 @pytest.mark.parametrize("how", THOUGHTS)
-def test_a_thought_before_it_stays_one(inside: Inside, how: str, before: str, streamed: bool, second: Any) -> None:
-    """As it would without a second try: nothing is said behind it, and it is told apart where the proxy has learnt to
-    parse, and where a model that was made to call closes no thought.
-    """
+def test_reasoning_before_the_call_is_kept(inside: Inside, how: str, before: str, streamed: bool, second: Any) -> None:
+    """No text is added after it. It is separated once the proxy has learned to parse, even without a closing tag."""
     rules, thought = THOUGHTS[how]
-    refused = [NO_PARSER] if how == "learnt" else []
-    with upstream(*refused, told(thought + before + CALL, used=9, streamed=streamed), second()) as server:
+    refused = [NO_PARSER] if how == "learned" else []
+    with upstream(*refused, sends(thought + before + CALL, used=9, streamed=streamed), second()) as server:
         server.paths["/tokenize"] = [answer({}, 404)]
-        data = inside(server.url, rules=rules).post(CHAT, json=asked(streamed)).data
+        data = inside(server.url, rules=rules).post(CHAT, json=body_for(streamed)).data
     seen = read("chat", 200, data).choice()
     assert (seen.thinking, seen.text.strip()) == ("Hm.", before.strip())
     assert arguments_of(data) == [ARGUMENTS]
 
 
-def test_llama_cpp_is_offered_that_tool_alone_and_must_call_one(inside: Inside) -> None:
+def test_llama_cpp_is_offered_only_that_tool_and_must_call_one(inside: Inside) -> None:
     other = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
-    with upstream(told(CALL), guided(), owner="llamacpp") as server:
+    with upstream(sends(CALL), guided(), owner="llamacpp") as server:
         body = chat(stream=False, tools=[other, WRITE_FILE])
-        found = said(inside(server.url, rules=RULES).post(CHAT, json=body).data, False)
+        found = view(inside(server.url, rules=RULES).post(CHAT, json=body).data, False)
         second = server.seen[-1].json
     assert found["calls"] == ["write_file"]
     assert second["tool_choice"] == "required" and second["tools"] == [WRITE_FILE]
     assert second["parallel_tool_calls"] is False
 
 
-def test_of_several_calls_the_first_is_taken(inside: Inside) -> None:
+def test_only_the_first_of_several_calls_is_used(inside: Inside) -> None:
     calls = [call_of("write_file", json.dumps({"path": path, "content": "b"})) for path in "ac"]
     second = whole_reply({"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls")
-    with upstream(told(CALL), second) as server:
-        data = inside(server.url, rules=RULES).post(CHAT, json=asked(False)).data
+    with upstream(sends(CALL), second) as server:
+        data = inside(server.url, rules=RULES).post(CHAT, json=body_for(False)).data
     assert arguments_of(data) == [ARGUMENTS]
 
 
-# Replies without a broken call at their end, or with one that is only shown.
+# Replies that do not end in a broken call, or only show one.
 NOT_ASKED = [
     "I wrote it.",
     f"{CALL}\nThat is what it wrote.",
@@ -211,16 +209,16 @@ TEXT = 'models: [{match: "*", broken_calls: text}]'
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("message", NOT_ASKED, ids=map(str, range(len(NOT_ASKED))))
 def test_only_a_broken_call_at_the_end_is_requested_again(inside: Inside, message: str, streamed: bool) -> None:
-    """And leaves as where no call is asked for again."""
-    with upstream(told(message, streamed=streamed), told(message, streamed=streamed)) as server:
-        one = inside(server.url).post(CHAT, json=asked(streamed)).data
+    """The reply is the same as without this feature."""
+    with upstream(sends(message, streamed=streamed), sends(message, streamed=streamed)) as server:
+        one = inside(server.url).post(CHAT, json=body_for(streamed)).data
         assert len(server.seen) == 1
-        other = inside(server.url, rules=TEXT).post(CHAT, json=asked(streamed)).data
-    heard = [said(each, streamed) for each in (one, other)]
+        other = inside(server.url, rules=TEXT).post(CHAT, json=body_for(streamed)).data
+    heard = [view(each, streamed) for each in (one, other)]
     assert heard[0] == heard[1]
 
 
-# Where a broken call is not requested again: more of the request, the rules, the server, and the finish reason.
+# Broken calls that are not requested again: additional request fields, rules, server, and finish reason.
 LEFT: dict[str, tuple[dict[str, Any], str, str, str]] = {
     **{why: ({}, RULES, "vllm", why) for why in ("length", "content_filter")},
     "no tools": ({"tools": None}, RULES, "vllm", "stop"),
@@ -238,42 +236,42 @@ LEFT: dict[str, tuple[dict[str, Any], str, str, str]] = {
 @pytest.mark.parametrize("case", LEFT)
 def test_some_broken_calls_stay_text(inside: Inside, case: str, streamed: bool) -> None:
     more, rules, owner, why = LEFT[case]
-    with upstream(told(CALL, why, streamed=streamed), owner=owner) as server:
-        found = said(inside(server.url, rules).post(CHAT, json={**asked(streamed), **more}).data, streamed)
+    with upstream(sends(CALL, why, streamed=streamed), owner=owner) as server:
+        found = view(inside(server.url, rules).post(CHAT, json={**body_for(streamed), **more}).data, streamed)
         assert len(server.seen) == 1
     assert (found["text"], found["calls"], found["end"]) == (CALL, [], [why])
 
 
 @pytest.mark.parametrize("owner", ["vllm", "sglang", "llamacpp", "lmdeploy"])
-def test_it_is_on_with_guided_decoding(inside: Inside, owner: str) -> None:
-    with upstream(told(CALL, streamed=True), guided(), owner=owner) as server:
-        found = said(inside(server.url).post(CHAT, json=asked(True)).data, True)
+def test_it_is_enabled_with_guided_decoding(inside: Inside, owner: str) -> None:
+    with upstream(sends(CALL, streamed=True), guided(), owner=owner) as server:
+        found = view(inside(server.url).post(CHAT, json=body_for(True)).data, True)
         assert len(server.seen) == 2
     assert found["calls"] == ["write_file"]
 
 
 NO_CALL: list[Script] = [
     *BROKEN,
-    told("I cannot."),
-    told(CALL),
+    sends("I cannot."),
+    sends(CALL),
     guided("now", "{}"),
     guided(arguments="{"),
-    # What was cut off is not what the model meant, also where it can be read (C4).
+    # Truncated arguments are not what the model meant, even if they can be parsed (C4).
     guided(arguments='{"path": "a", "content": "hal', why="length"),
     guided(arguments='{"path": "a"', why="length"),
     guided(arguments='{"path": "a"}', why="length"),
     guided(arguments='{"path": "a"}', why="content_filter"),
-    told("", streamed=True),
+    sends("", streamed=True),
 ]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("second", NO_CALL)
-def test_without_a_second_call_the_first_reply_stays(inside: Inside, second: Script, streamed: bool) -> None:
-    with upstream(told(BEFORE + CALL, streamed=streamed), second) as server:
-        response = inside(server.url, rules=RULES).post(CHAT, json=asked(streamed))
+def test_without_a_second_call_the_first_reply_is_kept(inside: Inside, second: Script, streamed: bool) -> None:
+    with upstream(sends(BEFORE + CALL, streamed=streamed), second) as server:
+        response = inside(server.url, rules=RULES).post(CHAT, json=body_for(streamed))
         assert len(server.seen) == 2
-    found = said(response.data, streamed)
+    found = view(response.data, streamed)
     assert response.status_code == 200 and found["text"] == BEFORE + CALL and found["end"] == ["stop"]
     assert found["calls"] == [] and found["usage"] == usage(10, 1)
 
@@ -282,37 +280,37 @@ def test_the_text_before_the_call_is_sent_immediately(inside: Inside) -> None:
     with upstream() as server:
         gate = server.gate()
         parts = [ROLE, *(text(CALL[at : at + 5]) for at in range(0, len(CALL), 5))]
-        head, *tail = stream(ROLE, text(BEFORE), *parts[1:], finish(), counted(10, 9), DONE)
+        head, *tail = stream(ROLE, text(BEFORE), *parts[1:], finish(), usage_chunk(10, 9), DONE)
         server.play([head, *tail[:-2], gate, *tail[-2:]], guided())
         server.paths["/v1/models"] = models("vllm")
-        given: Any = iter(inside(server.url, rules=RULES).post(CHAT, json=asked(True), buffered=False).response)
+        given: Any = iter(inside(server.url, rules=RULES).post(CHAT, json=body_for(True), buffered=False).response)
         begun = b""
         while b"I write it." not in begun:
             begun += next(given)
         assert b"tool_call" not in begun
         gate.open()
         data = begun + b"".join(given)
-    assert said(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
+    assert view(data, True)["text"] == BEFORE and arguments_of(data) == [ARGUMENTS]
 
 
-SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "told": [BEFORE + CALL.replace("write_file", "run")]}
+SCRIPTS = {"broken": [CALL.replace("write_file", "run")], "after_text": [BEFORE + CALL.replace("write_file", "run")]}
 COMMAND = {"type": "object", "properties": {"command": {"type": "string", "maxLength": 12}}, "required": ["command"]}
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the URL of a real llama.cpp server whose model writes such calls unless a grammar prevents it."""
+    """Yield the URL of a real llama.cpp server whose model writes broken calls unless a grammar prevents it."""
     with llama.LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("model")) as server:
         yield server.url
 
 
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("script,before", [("broken", ""), ("told", BEFORE.strip())])
+@pytest.mark.parametrize("script,before", [("broken", ""), ("after_text", BEFORE.strip())])
 def test_a_real_llama_cpp_grammar_writes_the_call(
     inside: Inside, real: str, script: str, before: str, streamed: bool
 ) -> None:
-    """What its model writes then is one call of that tool with arguments by the schema; which, is chance."""
+    """The model then writes one call of that tool with valid arguments. Their values are random."""
     run = {"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": COMMAND}}
     rules = 'models: [{match: "*", parse: proxy, broken_calls: retry}]'
     messages = [{"role": "user", "content": f"[[script:{script}]]"}]

@@ -1,4 +1,4 @@
-"""`--capture`: what is written of a request, for whom, how much of it, and that it never disturbs one."""
+"""`--capture`: what is captured, for which requests and up to which size, without disturbing a request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def only(folder: Path) -> tuple[dict[str, Any], bytes]:
     return json.loads(line), body
 
 
-def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_path: Path) -> None:
+def test_a_stream_is_captured_byte_for_byte(inside: Inside, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "captures"
     with Upstream(stream(*EVENTS)) as server:
         client = inside(server.url, capture=str(folder))
@@ -67,7 +67,7 @@ def test_a_stream_is_captured_as_the_very_bytes_that_came(inside: Inside, tmp_pa
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_only_what_the_engine_uses_is_captured(inside: Inside, tmp_path: Path) -> None:
+def test_only_engine_traffic_is_captured(inside: Inside, tmp_path: Path) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "write_file", "arguments": "{}"}}
     messages = [
         {"role": "system", "content": "hidden"},
@@ -95,7 +95,7 @@ def test_only_what_the_engine_uses_is_captured(inside: Inside, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("header", ["Authorization", "X-Api-Key"])
-def test_secrets_are_masked_in_the_first_line_only(header: str, inside: Inside, tmp_path: Path) -> None:
+def test_secrets_are_masked_only_in_the_first_line(header: str, inside: Inside, tmp_path: Path) -> None:
     mine, other = "my-own-credential", "ghp_" + "a1B2" * 9
     result = f"write_file {mine} {other}"
     messages = [{"role": "user", "content": "a"}, {"role": "tool", "tool_call_id": "c", "content": result}]
@@ -151,8 +151,8 @@ def _refuse(*_: object) -> int:
     raise PermissionError(13, "Permission denied")
 
 
-def test_half_a_capture_is_removed(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk."""
+def test_an_incomplete_capture_is_removed(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full."""
     opened, flags = os.open, os.O_CREAT | os.O_RDONLY
     monkeypatch.setattr(os, "open", lambda path, *_: opened(path, flags, 0o600))
     with Upstream(stream(*EVENTS)) as server:
@@ -164,7 +164,7 @@ def _post(client: FlaskClient) -> None:
     client.application.test_client().post(CHAT, json=chat())
 
 
-def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_path: Path) -> None:
+def test_concurrent_captures_do_not_mix(inside: Inside, tmp_path: Path) -> None:
     scripts = [text_reply(f"reply {number}") for number in range(12)]
     with Upstream(*scripts) as server:
         client = inside(server.url, capture=str(tmp_path))
@@ -178,8 +178,8 @@ def test_captures_of_requests_at_the_same_time_do_not_mix(inside: Inside, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_client_that_vanishes_frees_the_model_server_and_leaves_its_capture(proxy: Start, tmp_path: Path) -> None:
-    """Under gunicorn; it closes, or resets, its connection."""
+def test_a_vanished_client_frees_the_model_server_and_is_captured(proxy: Start, tmp_path: Path) -> None:
+    """Under gunicorn, for a closed and for a reset connection."""
     folder = tmp_path / "captures"
     with Upstream() as server:
         running = proxy(server.url, "--capture", str(folder))

@@ -1,4 +1,4 @@
-"""The command: what it checks, what it says, and the gunicorn that it becomes."""
+"""The command: its checks, its output, and the gunicorn process that it becomes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def create_app():
 
 
 def release(folder: Path, version: str = "1.0") -> Path:
-    """Create a release whose application returns its configuration, and whose imports are logged in import.log."""
+    """Create a release whose application returns its configuration and logs its imports in import.log."""
     shutil.copytree(PACKAGE, folder / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
     log = folder.parent / "import.log"
     (folder / "proxy" / "__init__.py").write_text(INIT.format(version=version, log=str(log)))
@@ -61,7 +61,7 @@ def release(folder: Path, version: str = "1.0") -> Path:
 
 
 def environ(**more: str) -> dict[str, str]:
-    """Return an environment without settings of this machine."""
+    """Return an environment without this machine's settings."""
     return {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error", **more}
 
 
@@ -76,7 +76,7 @@ def listening() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def asked(port: int) -> Mapping[str, object]:
+def fetch(port: int) -> Mapping[str, object]:
     answer: Mapping[str, object] = json.loads(Proxy(port, Path(os.devnull)).get("/")[2])
     return answer
 
@@ -84,11 +84,11 @@ def asked(port: int) -> Mapping[str, object]:
 def until(port: int, version: str) -> Mapping[str, object]:
     def answered() -> bool:
         with suppress(OSError, http.client.HTTPException):
-            return asked(port)["version"] == version
+            return fetch(port)["version"] == version
         return False
 
     until_holds(answered)
-    return asked(port)
+    return fetch(port)
 
 
 @contextmanager
@@ -100,7 +100,7 @@ def serving(words: Sequence[str], cwd: Path, log: Path, **env: str) -> Iterator[
         yield process
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
+        process.wait(90)  # gunicorn kills workers after its graceful timeout, 60 s
 
 
 @pytest.fixture(name="folder")
@@ -110,11 +110,11 @@ def _folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ignore the settings and rules files of this machine."""
+    """Hide this machine's settings and rules files."""
     make_bare(tmp_path, monkeypatch)
 
 
-# Ctrl-C counts, also where these tests themselves run in the background of a shell.
+# Handle Ctrl-C even if the tests run in the background of a shell.
 INTERRUPTIBLE = """
 import signal, sys, warnings
 warnings.simplefilter("ignore", ResourceWarning)  # it may come just when a socket was made, which the end closes
@@ -128,7 +128,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.parametrize(
     "words", [("doctor", "--upstream"), ("setup", "pi", "--url"), ("launch", "pi", "--url")], ids=lambda words: words[0]
 )
-def test_ctrl_c_at_a_server_that_hangs_is_one_line_and_130(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_ctrl_c_during_a_request_prints_one_line_and_exits_with_130(words: tuple[str, ...], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         argv = [sys.executable, "-c", INTERRUPTIBLE, *words, f"http://127.0.0.1:{server.getsockname()[1]}"]
         process = subprocess.Popen(
@@ -137,7 +137,7 @@ def test_ctrl_c_at_a_server_that_hangs_is_one_line_and_130(words: tuple[str, ...
         server.settimeout(PATIENCE)
         with process, server.accept()[0] as taken:
             taken.settimeout(PATIENCE)
-            taken.recv(1)  # it has asked, and waits
+            taken.recv(1)  # the request has arrived, and the command waits
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=PATIENCE)
     lines = [line for line in err.splitlines() if not line.startswith("doctor: 1/")]
@@ -147,7 +147,7 @@ def test_ctrl_c_at_a_server_that_hangs_is_one_line_and_130(words: tuple[str, ...
 @pytest.mark.parametrize(
     "words", ["", "--help", "check", "doctor --help", "setup sdk --url {url}", "parse - --tools {tools}"]
 )
-def test_a_reader_that_closes_the_pipe_ends_a_command_without_a_traceback(words: str, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_a_command_without_a_traceback(words: str, tmp_path: Path) -> None:
     """`check | head`."""
     (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "ls"}}]')
     values = {"url": f"http://127.0.0.1:{free_port()}", "tools": str(tmp_path / "tools.json")}
@@ -170,7 +170,7 @@ def test_a_reader_that_closes_the_pipe_ends_a_command_without_a_traceback(words:
     assert done.returncode == {"setup": 3, "parse": 1}.get(words.partition(" ")[0], 0), done.stderr
 
 
-def test_a_closed_standard_input_is_an_empty_one(tmp_path: Path) -> None:
+def test_a_closed_standard_input_counts_as_empty(tmp_path: Path) -> None:
     (tmp_path / "tools.json").write_text('[{"type": "function", "function": {"name": "ls"}}]')
     words = f"{sys.executable} -m proxy parse - --tools {tmp_path}/tools.json <&-"
     done = subprocess.run(["/bin/sh", "-c", words], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -184,10 +184,10 @@ def test_a_port_in_use_is_reported_before_gunicorn_starts(folder: Path) -> None:
     assert done.stderr.startswith(
         f"vllm-tool-proxy: error: cannot listen on 127.0.0.1:{port} (Address already in use); choose another"
     )
-    assert done.stderr.count("\n") == 1  # gunicorn, which tries for 5 s, would say more
+    assert done.stderr.count("\n") == 1  # gunicorn would retry for 5 s and print more
 
 
-def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
+def test_check_ignores_a_port_in_use(folder: Path) -> None:
     with listening() as port, listening() as upstream:
         done = command("check", "--port", str(port), "--upstream", f"http://127.0.0.1:{upstream}/v1", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -198,7 +198,7 @@ def test_check_does_not_mind_a_port_in_use(folder: Path) -> None:
     assert done.stdout.endswith("\nclients codex: {}\n")
 
 
-# What each command needs to run in an empty folder, where nothing listens.
+# The arguments that each command needs in an empty folder without a server.
 COMMANDS = {
     "check": (),
     "parse": ("reply.txt", "--tools", "tools.json"),
@@ -210,8 +210,8 @@ COMMANDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: str) -> None:
-    """A cloned repository must not choose the server that gets the prompts and the key, nor rewrite tool calls."""
+def test_no_command_reads_the_rules_of_the_working_directory(tmp_path: Path, name: str) -> None:
+    """A cloned repository must not choose the server that receives prompts and keys, or rewrite tool calls."""
     (tmp_path / "reply.txt").write_text("hi")
     (tmp_path / "tools.json").write_text('[{"name": "ls", "input_schema": {"type": "object"}}]')
     (tmp_path / "rules.yaml").write_text("settings: {prot: 1}\n")
@@ -226,7 +226,7 @@ def test_no_command_reads_the_rules_of_the_working_folder(tmp_path: Path, name: 
 
 
 @pytest.mark.slow
-def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_in_force(tmp_path: Path) -> None:
+def test_serve_ignores_the_rules_of_the_working_directory_and_names_the_file_in_use(tmp_path: Path) -> None:
     folder, start = release(tmp_path / "release"), tmp_path / "start"
     start.mkdir()
     (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
@@ -242,7 +242,7 @@ def test_serve_does_not_read_the_rules_of_the_working_folder_and_names_the_file_
         assert f"rules: {source} (" in log.read_text() and f"{start}/rules.yaml is not read" in log.read_text()
 
 
-def test_without_a_command_it_serves_with_the_old_flags(folder: Path, tmp_path: Path) -> None:
+def test_without_a_command_it_serves_and_accepts_the_old_flags(folder: Path, tmp_path: Path) -> None:
     port, upstream = free_port(), f"http://127.0.0.1:{free_port()}"
     words = ["--port", str(port), "--vllm-url", f"{upstream}/v1", "--no-ui", "--max-streams", "4"]
     log = tmp_path / "log"
@@ -255,7 +255,7 @@ def test_without_a_command_it_serves_with_the_old_flags(folder: Path, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_path: Path) -> None:
+def test_a_hang_up_loads_all_code_and_rules_of_a_new_release(tmp_path: Path) -> None:
     old, new = release(tmp_path / "one", "1.0"), release(tmp_path / "two", "2.0")
     (old / "rules.yaml").write_text("settings: {heartbeat: 1}\n")
     (new / "rules.yaml").write_text("settings: {heartbeat: 2, max_streams: 99}\n")
@@ -277,10 +277,10 @@ def test_a_switched_release_and_a_hang_up_bring_all_the_new_code_and_rules(tmp_p
     assert {str(first["pid"]), str(second["pid"])} == {pid for pid, kind in imported if kind == "gunicorn"}
 
 
-def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them(tmp_path: Path) -> None:
+def test_a_reload_finds_rules_created_after_the_start(tmp_path: Path) -> None:
     folder, start, port = release(tmp_path / "release"), tmp_path / "start", free_port()
     start.mkdir()
-    # Modules in the folder where the command is started are not imported.
+    # Modules in the working directory are not imported.
     (start / "proxy").mkdir()
     (start / "proxy" / "__init__.py").write_text("raise SystemExit('the wrong package')\n")
     (start / "json.py").write_text("raise SystemExit('the wrong module')\n")
@@ -294,10 +294,10 @@ def test_rules_that_come_later_are_found_by_a_reload_where_serve_would_find_them
         rules.parent.mkdir(parents=True)
         rules.write_text("settings: {heartbeat: 3}\n")
         process.send_signal(signal.SIGHUP)
-        until_holds(lambda: asked(port)["heartbeat"] == 3.0)
+        until_holds(lambda: fetch(port)["heartbeat"] == 3.0)
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
+        process.wait(90)  # gunicorn kills workers after its graceful timeout, 60 s
 
 
 class Became(Exception):
@@ -337,7 +337,7 @@ def test_a_relative_path_of_a_flag_is_made_absolute(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("serve")
-def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_port_is_not_checked_under_socket_activation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
     monkeypatch.setenv("LISTEN_FDS", "1")
     with listening() as port:
@@ -348,12 +348,12 @@ def test_the_port_is_not_asked_for_under_socket_activation(monkeypatch: pytest.M
 
 
 def warned(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the lines on standard error, without the announcements."""
+    """Return the lines on standard error, without startup messages."""
     return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("INFO ")]
 
 
 @pytest.mark.usefixtures("serve")
-def test_an_address_open_to_the_network_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_open_to_the_network_causes_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     served("--host", "0.0.0.0")
     (told,) = warned(capsys)
     assert told.startswith("vllm-tool-proxy: warning: 0.0.0.0:")
@@ -401,7 +401,7 @@ def test_a_missing_gunicorn_is_an_error(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 @pytest.mark.usefixtures("serve")
-def test_check_says_ok_or_why_loading_fails(
+def test_check_prints_ok_or_why_loading_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "proxy.app", ModuleType("proxy.app"))

@@ -1,4 +1,4 @@
-"""The call to the upstream: what goes up, what never does, and what each way to fail is called."""
+"""The upstream call: what is sent, what is never sent, and the error for each failure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ HELLO = answer(b"hello")
 
 
 def received(call: UpstreamCall) -> bytes:
-    """Return the whole body. Raises what `receive` raises."""
+    """Return the whole body. Raise the errors of `receive`."""
     parts = []
     poll = select.poll()
     poll.register(call.fileno(), select.POLLIN)
     while not call.complete:
-        assert call.more or poll.poll(PATIENCE * 1000), "nothing came"
+        assert call.more or poll.poll(PATIENCE * 1000), "no data was received"
         parts.append(call.receive())
     return b"".join(parts)
 
 
 def test_only_given_headers_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Facts 9 and U16: no netrc, no proxies or CA of the environment, no compression, only the headers given."""
+    """Facts 9 and U16: no netrc, no proxy or CA from the environment, no compression, only the given headers."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login thief password secret\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -60,7 +60,7 @@ def test_only_given_headers_are_sent(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_cookies_are_neither_kept_nor_sent() -> None:
-    """A cookie of one client's answer never goes up with the next client's request."""
+    """A cookie from one client's response is never sent with the next client's request."""
     with scripted.Upstream([answer(b"a", headers={"Set-Cookie": "session=1; Path=/"})], [HELLO]) as server:
         upstream = ModelServer(ServerOptions(server.url))
         for _ in range(2):
@@ -69,8 +69,8 @@ def test_cookies_are_neither_kept_nor_sent() -> None:
         assert [seen.headers["Cookie"] for seen in server.seen] == [None, None]
 
 
-def test_no_connection_is_used_twice() -> None:
-    """Two requests are two connections, although the server would keep the first one."""
+def test_connections_are_not_reused() -> None:
+    """Two requests use two connections, although the server would keep the first one open."""
     with socket.create_server(("127.0.0.1", 0)) as listener, ExitStack() as stack:
         listener.settimeout(PATIENCE)
         upstream = ModelServer(ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}"))
@@ -85,22 +85,22 @@ def test_no_connection_is_used_twice() -> None:
             assert connection.recv(1) == b""
 
 
-def test_a_socket_does_not_block_after_a_body_that_was_taken_in_pieces() -> None:
+def test_a_socket_is_non_blocking_after_a_body_sent_in_pieces() -> None:
     body = b"x" * 32_000_000
     with (
         scripted.Upstream([HELLO]) as server,
         ModelServer(ServerOptions(server.url)).open("POST", "/x", {}, body) as call,
     ):
         assert call._socket.gettimeout() == 0 and received(call) == b"hello"
-    # The server wants no more of it, and says so.
+    # The server refuses the rest of the body.
     with accepting(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n") as port:
         call = ModelServer(ServerOptions(f"http://127.0.0.1:{port}")).open("POST", "/x", {}, body)
         with call:
             assert call._socket.gettimeout() == 0
 
 
-def test_a_server_on_this_machine_is_found_at_whichever_address_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """vLLM listens at 0.0.0.0, and `localhost` is `::1` first."""
+def test_a_local_server_is_found_on_either_ip_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM listens on 0.0.0.0, but `localhost` resolves to `::1` first."""
 
     def getaddrinfo(_: str, port: int, *__: object, **___: object) -> list[object]:
         places = (socket.AF_INET6, ("::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))
@@ -116,14 +116,14 @@ def test_a_server_on_this_machine_is_found_at_whichever_address_it_has(monkeypat
     assert caught.value.refused
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused(authority: trustme.CA) -> None:
+def test_a_certificate_of_an_unknown_authority_is_rejected(authority: trustme.CA) -> None:
     with scripted.Upstream([HELLO], tls=tls_context(authority)) as server:
         with pytest.raises(UpstreamUnreachable, match="TLS"):
             ModelServer(ServerOptions(server.url)).open("GET", "/x", {})
         assert not server.seen
 
 
-def test_a_certificate_for_another_name_is_refused(authority: trustme.CA, tmp_path: Path) -> None:
+def test_a_certificate_for_another_name_is_rejected(authority: trustme.CA, tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     authority.cert_pem.write_to_path(str(ca))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -158,13 +158,13 @@ def accepting(reply: bytes = b"", read: int = 1) -> Iterator[int]:
             thread.join()
 
 
-def test_tls_to_a_server_that_speaks_none_is_unreachable() -> None:
+def test_tls_to_a_plaintext_server_is_unreachable() -> None:
     with accepting(b"HTTP/1.1 400 Bad Request\r\n\r\n", 65536) as port, pytest.raises(UpstreamUnreachable, match="TLS"):
         ModelServer(ServerOptions(f"https://127.0.0.1:{port}")).open("GET", "/x", {})
 
 
 def test_a_hanging_tls_handshake_times_out() -> None:
-    """U2: nothing was sent; the send timeout has nothing to do with it."""
+    """U2: no data was sent, and the send timeout does not apply."""
     with accepting() as port:
         began = time.monotonic()
         with pytest.raises(UpstreamTimeout, match="connect_timeout"):
@@ -172,7 +172,7 @@ def test_a_hanging_tls_handshake_times_out() -> None:
         assert time.monotonic() - began < PATIENCE
 
 
-def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
+def test_a_server_that_never_reads_times_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         target = ServerOptions(f"http://127.0.0.1:{listener.getsockname()[1]}", send_timeout=0.2)
         began = time.monotonic()
@@ -181,8 +181,8 @@ def test_a_server_that_never_reads_is_given_up_after_the_send_timeout() -> None:
         assert 0.2 <= time.monotonic() - began < PATIENCE
 
 
-def test_a_server_that_resets_while_the_request_is_sent_is_broken_and_not_unreachable() -> None:
-    """Something was sent: it must not go up again."""
+def test_a_server_that_resets_during_the_request_is_broken_not_unreachable() -> None:
+    """Part of the request was sent, so it must not be retried."""
     with (
         accepting(b"x", 100) as port,
         pytest.raises(UpstreamBroken) as caught,

@@ -1,6 +1,6 @@
-"""K1: whenever the client leaves, the model server sees it at once and the slot is free (real gunicorn).
+"""K1: when the client leaves, the model server sees the close immediately and the slot is free (real gunicorn).
 
-What is looked at is that a close is passed on at once, and not when somebody writes again.
+The close must be forwarded immediately, not at the next write.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tests.conftest import Front
 from tests.support.scripted import SSE, Client, answer, chat, chunked, completion, text
 
 
-def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front) -> None:
+def test_a_client_that_leaves_a_forwarded_path_is_noticed(either_front: Front) -> None:
     upstream, proxy = either_front.upstream, either_front.proxy
     for said in ([], [SSE + chunked(text("a"))]):
         gate = upstream.gate()
@@ -21,7 +21,7 @@ def test_a_client_that_leaves_a_path_that_passes_is_seen_too(either_front: Front
         assert proxy.idle()
 
 
-def test_one_client_that_leaves_does_not_disturb_the_others(front: Front) -> None:
+def test_a_client_that_leaves_does_not_disturb_the_others(front: Front) -> None:
     leaves, stays = front.upstream.gate(), front.upstream.gate()
     front.upstream.play([leaves], [stays, answer(completion("a"))])
     with Client.post(front.proxy.port, chat()) as leaving:

@@ -1,4 +1,4 @@
-"""Compressed answers although nobody asked for them: undone at every cut, within bounds, or an error."""
+"""Unrequested compression of upstream responses: decompressed at every chunk boundary, bounded, or an error."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_bytes_after_a_compressed_answer_are_an_error(inside: Inside, path: str,
 @pytest.mark.parametrize("step", [3, 10**6])
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 def test_bytes_after_a_finished_stream_are_ignored(inside: Inside, path: str, step: int, end: bytes) -> None:
-    """Some fronts put something behind what they have compressed; the reply is whole."""
+    """Some front ends append bytes to compressed data. The reply itself is complete."""
     with Upstream(streamed("gzip", gzip.compress(b"".join(EVENTS), mtime=0) + end, step)) as server:
         server.paths["/v1/models"] = [answer({"data": []})]
         data = inside(server.url).post(path, json=chat() if path == CHAT else ask(stream=True)).data
@@ -60,7 +60,7 @@ def test_bytes_after_an_unfinished_stream_are_an_error(inside: Inside, step: int
 
 @pytest.mark.parametrize("step", [3, 10**6])
 def test_a_reset_after_a_finished_stream_is_an_error(inside: Inside, step: int) -> None:
-    """C4: junk behind the coding does not hide that the body has not ended."""
+    """C4: junk after the compressed data does not hide that the body is incomplete."""
     script = streamed("gzip", gzip.compress(b"".join(EVENTS), mtime=0) + b"junk", step)[:-1]
     with Upstream([*script, Act.RST]) as server:
         data = inside(server.url).post(CHAT, json=chat()).data
@@ -72,7 +72,7 @@ ERROR = json.dumps({"error": {"message": "engine died", "type": "x", "code": 500
 
 @EACH
 @pytest.mark.parametrize("given", ["{}", "identity, {}", "{}, identity"])
-def test_a_passed_error_is_decompressed(
+def test_a_forwarded_error_is_decompressed(
     inside: Inside, coding: str, pack: Callable[[bytes], bytes], given: str
 ) -> None:
     with Upstream([answer(pack(ERROR), 500, {"Content-Encoding": given.format(coding)})]) as server:
@@ -82,8 +82,8 @@ def test_a_passed_error_is_decompressed(
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, br", "gzip, gzip"])
-def test_a_passed_error_in_an_unknown_coding_is_replaced(inside: Inside, coding: str) -> None:
-    """What is in it may be a key."""
+def test_a_forwarded_error_in_an_unknown_coding_is_replaced(inside: Inside, coding: str) -> None:
+    """It may contain a key."""
     with Upstream([answer(b"abc", 429, {"Content-Encoding": coding, "Retry-After": "7"})]) as server:
         response = inside(server.url).post("/v1/embeddings", json={})
     assert (response.status_code, response.headers["Retry-After"]) == (429, "7")
@@ -96,8 +96,8 @@ def streamed(coding: str, packed: bytes, step: int = 7) -> list[Any]:
     return [opening, *(chunked(packed[at : at + step]) for at in range(0, len(packed), step)), LAST]
 
 
-def test_each_event_leaves_when_it_is_here(inside: Inside) -> None:
-    """A server that flushes behind each event is not waited for."""
+def test_each_event_is_forwarded_when_it_arrives(inside: Inside) -> None:
+    """The proxy decompresses each flush without waiting for the next one."""
     packing = zlib.compressobj(wbits=31)
     with Upstream() as server:
         gate = server.gate()
@@ -116,7 +116,7 @@ def test_each_event_leaves_when_it_is_here(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br", "identity", "gzip, br"])
-def test_a_path_that_passes_keeps_its_coding(inside: Inside, coding: str) -> None:
+def test_a_forwarded_path_keeps_its_coding(inside: Inside, coding: str) -> None:
     packed = gzip.compress(b'{"data": []}', mtime=0)
     with Upstream([answer(packed, headers={"Content-Encoding": coding})]) as server:
         response = inside(server.url).post("/v1/embeddings", json={})

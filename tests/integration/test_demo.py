@@ -1,4 +1,4 @@
-"""The demo and what it stands on: the scripted model, the real server, the replay, and the table."""
+"""The demo and its parts: the scripted model, the real server, the replay, and the table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def replay() -> Iterator[str]:
 class TestRealServer:
     @pytest.mark.parametrize("case", CASES, ids=FORMS)
     def test_the_recordings_match_the_server(self, real: str, replay: str, case: Case) -> None:
-        """But for ids and times, the replay tells an agent what the server tells it today."""
+        """Apart from ids and times, the replay sends what the real server sends."""
         now, recorded = case.ask(real), case.ask(replay)
         assert (now.text, now.finish, now.calls) == (recorded.text, recorded.finish, recorded.calls)
         assert now.error.partition(":")[0] == recorded.error.partition(":")[0]
@@ -41,7 +41,7 @@ class TestThroughTheProxy:
     @pytest.mark.slow
     @pytest.mark.parametrize("upstream", ["real", "replay"])
     def test_every_agent_gets_its_calls(self, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It ends well and in time, and names the server it stands on."""
+        """The run succeeds in time and names the server that it uses."""
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # without a trained model
         command = [sys.executable, "-m", "tests.demo", "--upstream", upstream]
         done = subprocess.run(command, cwd=processes.ROOT, capture_output=True, text=True, timeout=120, check=False)

@@ -1,4 +1,4 @@
-"""The files in deploy/: HAProxy accepts its file, and all fit this proxy."""
+"""The files in deploy/: HAProxy accepts its configuration, and all files match this proxy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = [line.strip() for line in CONFIG.read_text().splitlines() if line.strip(
 
 
 def values(*words: str) -> list[str]:
-    """Return the rest of all lines of haproxy.cfg that begin with these words."""
+    """Return the remainder of every line of haproxy.cfg that starts with these words."""
     start = " ".join(words) + " "
     return [line.removeprefix(start) for line in LINES if line.startswith(start)]
 
@@ -46,27 +46,27 @@ def section(name: str) -> list[str]:
 
 
 def haproxy_programs() -> list[str]:
-    """Return the HAProxy programs: none if it is not installed, except in CI."""
+    """Return the HAProxy program, or an empty list if it is not installed. CI requires it."""
     return [program] if (program := haproxy_program()) else ["haproxy"] if "CI" in os.environ else []
 
 
-def test_haproxy_takes_the_file_without_a_warning(tmp_path: Path) -> None:
-    files = {"as it is": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
+def test_haproxy_accepts_the_file_without_a_warning(tmp_path: Path) -> None:
+    files = {"unchanged": CONFIG, "rendered": tmp_path / "haproxy.cfg"}
     files["rendered"].write_text(rendered(18003, 18000, (18004, 18005, 18006), (18007, 18008), tmp_path))
     for program in haproxy_programs():
         for name, path in files.items():
-            # -dW: a warning is an error.
+            # -dW turns warnings into errors.
             done = subprocess.run([program, "-c", "-dW", "-f", path], capture_output=True, text=True, check=False)
             assert done.returncode == 0, (name, done.stdout, done.stderr)
 
 
-def test_the_idle_times_are_longer_than_anything_the_proxy_waits_for() -> None:
+def test_haproxys_idle_timeouts_exceed_the_proxys() -> None:
     for side in ("client", "server", "tunnel"):
         assert seconds(value("timeout", side)) > 2 * Settings().idle_timeout > 10 * Settings().heartbeat
     assert seconds(value("timeout", "http-keep-alive")) >= gunicorn_conf.keepalive
 
 
-def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
+def test_haproxys_own_errors_are_readable_by_both_kinds_of_clients() -> None:
     told = [line for line in values("http-error") + values("http-request", "return") if "string" in line]
     bodies = [yaml.safe_load(re.findall(r"string '([^']*)'", line)[0]) for line in told]
     errors = [body for body in bodies if "status" not in body]
@@ -75,14 +75,14 @@ def test_its_own_errors_can_be_read_by_both_kinds_of_clients() -> None:
         assert body["type"] == "error" and body["error"]["type"].endswith("_error") and body["error"]["message"]
 
 
-def test_the_image_holds_the_wheel_and_does_not_run_as_root() -> None:
+def test_the_image_contains_the_wheel_and_does_not_run_as_root() -> None:
     dockerfile = (FOLDER / "Dockerfile").read_text()
     assert "pip wheel " in dockerfile and "/tmp/wheels/*.whl" in dockerfile and __version__ not in dockerfile
     assert re.search(r"(?m)^USER [1-9]\d*:[1-9]\d*$", dockerfile)
     assert re.search(r"(?m)^FROM python:3\.\d+-slim-\w+$", dockerfile)
 
 
-def test_the_image_is_built_from_the_listed_files_only() -> None:
+def test_the_image_is_built_only_from_the_listed_files() -> None:
     dockerfile = (FOLDER / "Dockerfile").read_text()
     copied = {word for line in re.findall(r"(?m)^COPY (?!--from)(.+)$", dockerfile) for word in line.split()[:-1]}
     ignored = (FOLDER / "Dockerfile.dockerignore").read_text().split()
@@ -91,7 +91,7 @@ def test_the_image_is_built_from_the_listed_files_only() -> None:
     assert [name for name in copied if not (ROOT / name).exists()] == []
 
 
-def test_compose_starts_the_proxy_next_to_vllm_for_this_machine_only() -> None:
+def test_compose_serves_the_proxy_only_on_this_machine() -> None:
     services = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]
     proxy = services["proxy"]
     assert proxy["environment"]["TOOL_PROXY_UPSTREAM"] == "http://vllm:8000" and "vllm" in services
@@ -99,7 +99,7 @@ def test_compose_starts_the_proxy_next_to_vllm_for_this_machine_only() -> None:
     assert int(proxy["stop_grace_period"].removesuffix("s")) > Settings().graceful_timeout
 
 
-def test_logrotate_takes_the_audit_file_of_the_unit_and_leaves_it_to_the_proxy_to_make_a_new_one() -> None:
+def test_logrotate_rotates_the_units_audit_file_and_lets_the_proxy_create_the_next() -> None:
     (pattern, body) = re.findall(r"^(/\S+) \{\n(.*?)^\}", LOGROTATE.read_text(), re.DOTALL | re.MULTILINE)[0]
     folder = re.search(r"^StateDirectory=(\S+)$", UNIT.read_text(), re.MULTILINE)
     assert folder is not None

@@ -1,4 +1,4 @@
-"""A proxy that may open few files: it says so at its start, and stays reachable when they run out."""
+"""A proxy with a low limit of open files: it warns at startup and stays reachable when they run out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
 
 
 @pytest.mark.slow
-def test_a_start_with_few_descriptors_warns_of_the_stream_limit(tight: Front) -> None:
+def test_a_start_with_few_descriptors_warns_about_the_stream_limit(tight: Front) -> None:
     (warning,) = [line for line in tight.proxy.log.read_text().splitlines() if "max_streams" in line]
     assert "warning" in warning and str(FILES) in warning
 
@@ -46,22 +46,22 @@ def streaming(tight: Front, dialect: Dialect) -> Client:
     return Client.post(tight.proxy.port, dialect.ask(streamed=True, tools=False), dialect.path)
 
 
-def test_idle_connections_give_way(tight: Front) -> None:
+def test_idle_connections_are_closed(tight: Front) -> None:
     with ExitStack() as stack:
         for _ in range(FILES + 50):
             connection = http.client.HTTPConnection("127.0.0.1", tight.proxy.port, timeout=PATIENCE)
             client = stack.enter_context(closing(connection))
             client.request("GET", "/health")
-            assert client.getresponse().read()  # it is kept alive from now on
+            assert client.getresponse().read()  # the connection is now kept alive
         began = time.monotonic()
         assert tight.proxy.health()["status"] == "healthy"
-        assert time.monotonic() - began < PATIENCE / 4  # a kept connection is closed after 120 s
-        # A stream gets descriptors, too.
+        assert time.monotonic() - began < PATIENCE / 4  # a kept-alive connection would be closed after 120 s
+        # Streams get descriptors, too.
         with streaming(tight, DIALECTS["chat"]) as client_, client_.answer() as response:
             assert response.status == 200
 
 
-def test_connections_that_never_say_anything_give_way(tight: Front) -> None:
+def test_connections_that_send_nothing_are_closed(tight: Front) -> None:
     with ExitStack() as stack:
         for _ in range(FILES + 50):
             stack.enter_context(closing(socket.create_connection(("127.0.0.1", tight.proxy.port), PATIENCE)))
@@ -70,7 +70,7 @@ def test_connections_that_never_say_anything_give_way(tight: Front) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_streams_beyond_the_descriptors_are_refused(tight: Front, dialect: Dialect) -> None:
+def test_streams_beyond_the_descriptor_limit_are_rejected(tight: Front, dialect: Dialect) -> None:
     refused = 0
     with ExitStack() as stack:
         for _ in range(FILES // 2 + 10):
@@ -83,7 +83,7 @@ def test_streams_beyond_the_descriptors_are_refused(tight: Front, dialect: Diale
                 assert tight.proxy.health()["status"] == "healthy"
         assert refused
         assert tight.proxy.health()["total_buffers"] == FILES // 2 + 10 - refused
-    # Their places are free again.
+    # Their slots are free again.
     assert tight.proxy.idle()
     with streaming(tight, dialect) as client, client.answer() as response:
         assert response.status == 200

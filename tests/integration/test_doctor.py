@@ -1,4 +1,4 @@
-"""`doctor` on servers that behave as they are told: each finding is there where its cause is, and nowhere else."""
+"""`doctor` on scripted servers: each finding is reported exactly where its cause is present."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.worker_state import read_rules
 
 HERMES = "Hermes' JSON"
 CHAT = "/v1/chat/completions"
-# What is found on a server without a fault.
+# The findings on a server without a fault.
 HEALTHY = {"poisoned_arguments_refused"}
 
 
@@ -31,7 +31,7 @@ def builtin() -> Rules:
     return read_rules(None)
 
 
-def examined(behaviour: Behaviour, rules: Rules | None = None, seconds: float = PATIENCE, model: str = "") -> Report:
+def report_of(behaviour: Behaviour, rules: Rules | None = None, seconds: float = PATIENCE, model: str = "") -> Report:
     with ModelServer(behaviour) as server:
         ask = Asker(Upstream(ServerOptions(server.url)), "", seconds)
         return examine(ask, model, builtin() if rules is None else rules, lambda text: None)
@@ -148,7 +148,7 @@ def always(status: int) -> Callable[[str, Message], Result | None]:
     return chat_only(lambda body: refusal("Oh no.", status))
 
 
-def asked(body: Message) -> str:
+def last_text(body: Message) -> str:
     return str(body["messages"][-1]["content"])
 
 
@@ -165,7 +165,7 @@ OK_YES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A server, and the findings that differ from those of a healthy one: `more`, and `less`."""
+    """A server, and how its findings differ from those of a healthy server: `more` and `less`."""
 
     behaviour: Behaviour
     more: frozenset[str]
@@ -173,19 +173,19 @@ class Case:
 
 
 def case(more: str, less: str = "", **differs: Any) -> Case:
-    """Return the case of a server that differs from a healthy one in these fields."""
+    """Return the case of a server that differs from a healthy server in these fields."""
     return Case(replace(FINE, **differs), frozenset(more.split()), frozenset(less.split()))
 
 
 def refusing(refuses: Callable[[Sequence[Message]], bool], why: str, more: str, less: str = "") -> Case:
-    """Return the case of a template that refuses some conversations."""
+    """Return the case of a template that rejects some conversations."""
     return case(more, less, template=template(refuses, why))
 
 
 CASES: Mapping[str, Case] = {
     "no fault": case(""),
-    "it names no kind": case("kind_unsaid", owner="me"),
-    "nothing tells the kind": case("kind_unknown overflow_unknown", owner="me", paths={"/version": (404, b"")}),
+    "no kind in the model list": case("kind_unsaid", owner="me"),
+    "unknown kind": case("kind_unknown overflow_unknown", owner="me", paths={"/version": (404, b"")}),
     "no context": case("context_unknown", max_len=None),
     "no parser": case("parser_missing forced_refused stream_unknown", reads=None),
     "another family's parser, text left": case("parser_leaves_text", reads=frozenset({HERMES})),
@@ -195,20 +195,20 @@ CASES: Mapping[str, Case] = {
     "another family's parser, swallowed in streams": case(
         "parser_leaves_text stream_swallows", reads=frozenset({HERMES}), unread="in streams"
     ),
-    "another family's parser, under none too": case(
+    "another family's parser, also with tool_choice none": case(
         "all_swallowed stream_unknown", reads=frozenset({HERMES}), unread="swallowed", under_none="swallowed"
     ),
     "a parser that fails": case("parser_fails stream_unknown", reads=frozenset(), unread="fails"),
-    "a parser that fails, in the words of later ones": case(
+    "a parser that fails, newer error message": case(
         "parser_fails stream_unknown",
         before=when(
             lambda body: body.get("tools") and body["tool_choice"] == "auto",
             refusal("The model produced output that does not match the expected peg-native format", 500),
         ),
     ),
-    "under none the calls are taken, too": case("none_takes_calls", under_none="swallowed"),
+    "calls are removed with tool_choice none too": case("none_takes_calls", under_none="swallowed"),
     "a model that does not call": case("call_unknown forced_ignored", calls=False),
-    "there is no chat": case(
+    "no chat endpoint": case(
         "chat_unanswered forced_unknown stream_unknown reasoning_unknown overflow_unknown",
         before=chat_only(lambda body: (404, b'{"detail": "Not Found"}')),
     ),
@@ -222,7 +222,7 @@ CASES: Mapping[str, Case] = {
         )
     },
     "arguments cut off": case("arguments_broken forced_broken", before=chat_only(broken_whole)),
-    "a forced call is prose": case("forced_ignored", before=forced({"content": "I write it."})),
+    "a forced call becomes prose": case("forced_ignored", before=forced({"content": "I write it."})),
     "a forced call is cut off": case("forced_unknown", before=forced({"content": "I w"}, "length")),
     "calls lost in streams": case("stream_loses_calls", stream=no_calls),
     "arguments broken in streams": case("stream_misshapen", stream=each_chunk(said_calls('{"path": '))),
@@ -234,17 +234,17 @@ CASES: Mapping[str, Case] = {
     "streams break": case(
         "stream_breaks", stream=lambda events: [events[0], b'data: {"error": {"message": "gone"}}\n\n']
     ),
-    "thoughts in a field": case("", thinks="Hm.", thought_field="reasoning_content"),
-    "thoughts in the text": case("reasoning_in_text", thinks="<think>\nHm.\n</think>\n\n"),
-    "thoughts cannot be asked for": case(
-        "reasoning_unknown", before=when(lambda body: asked(body) == THINK, refusal("busy", 503))
+    "reasoning in a field": case("", thinks="Hm.", thought_field="reasoning_content"),
+    "reasoning in the text": case("reasoning_in_text", thinks="<think>\nHm.\n</think>\n\n"),
+    "reasoning cannot be requested": case(
+        "reasoning_unknown", before=when(lambda body: last_text(body) == THINK, refusal("busy", 503))
     ),
-    "a long prompt is refused in other words": case(
-        "overflow_words", before=when(lambda body: len(asked(body)) > 5000, refusal("that is rather long"))
+    "a long prompt is refused, unknown error message": case(
+        "overflow_words", before=when(lambda body: len(last_text(body)) > 5000, refusal("that is rather long"))
     ),
-    "a long prompt is taken": case("overflow_taken", before=when(lambda body: len(asked(body)) > 5000, OK_YES)),
+    "a long prompt is accepted": case("overflow_taken", before=when(lambda body: len(last_text(body)) > 5000, OK_YES)),
     "developer is lost": case("developer_lost", template=without_role("developer")),
-    "developer is lost, as the counts say": case(
+    "developer is lost, shown by token counts": case(
         "developer_lost", template=without_role("developer"), paths={"/tokenize": (404, b"")}
     ),
     "developer is refused": refusing(in_a_row("developer"), "Unexpected message role.", "developer_refused"),
@@ -262,8 +262,8 @@ CASES: Mapping[str, Case] = {
         "This model only supports single tool-calls at once!",
         "several_calls_refused",
     ),
-    "text beside a call is lost": case("text_beside_call_lost", template=edited(no_text_beside)),
-    "text beside a call is refused": refusing(
+    "text with a call is lost": case("text_beside_call_lost", template=edited(no_text_beside)),
+    "text with a call is refused": refusing(
         lambda said: any(each.get("tool_calls") and each["content"] for each in said),
         "both content and calls",
         "text_beside_call_refused",
@@ -284,17 +284,17 @@ CASES: Mapping[str, Case] = {
         "poisoned_arguments_unknown",
         "poisoned_arguments_refused",
     ),
-    "a user behind a result is refused": refusing(
+    "a user message after a result is refused": refusing(
         in_a_row("tool", "user"), "Unexpected role 'user' after role 'tool'", "user_behind_result_refused"
     ),
-    "a user behind a result is lost": case(
+    "a user message after a result is lost": case(
         "user_behind_result_lost",
         template=lambda said: ordinary(said[:-1] if [each["role"] for each in said[-2:]] == ["tool", "user"] else said),
     ),
-    "two users are refused": refusing(
+    "two user messages are refused": refusing(
         in_a_row("user", "user"), "conversation roles must alternate", "two_users_refused"
     ),
-    "the second of two users is lost": case(
+    "the second of two user messages is lost": case(
         "two_users_lost",
         template=lambda said: ordinary(said[:1] if [each["role"] for each in said] == ["user"] * 2 else said),
     ),
@@ -341,19 +341,19 @@ CASES: Mapping[str, Case] = {
 @pytest.mark.parametrize("name", CASES)
 def test_findings_match_the_server(name: str) -> None:
     chosen = CASES[name]
-    report = examined(chosen.behaviour)
+    report = report_of(chosen.behaviour)
     assert bad(report) == (HEALTHY | chosen.more) - chosen.less
     for finding in report.findings:
         assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
 
 
-def test_a_model_that_is_not_listed_is_an_error() -> None:
+def test_an_unlisted_model_is_an_error() -> None:
     with pytest.raises(NoModelError, match=r"^no model 'x'; the server has: Qwen3-Coder$"):
-        examined(FINE, model="x")
+        report_of(FINE, model="x")
 
 
-def test_a_server_that_falls_silent_is_given_up() -> None:
-    """After the list of models nothing is answered any more: nothing else is decided, and nothing is guessed."""
+def test_the_examination_stops_when_the_server_stops_answering() -> None:
+    """After the model list every request times out: all other findings are unknown."""
     silent, over = threading.Event(), threading.Event()
 
     def hang(path: str, body: Message) -> Result | None:
@@ -372,7 +372,7 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
     levels = {finding.id: finding.level for finding in report.findings}
     assert [id for id, level in levels.items() if level is Level.HARM] == ["chat_unanswered"] and report.entry == ""
     assert levels["forced_unknown"] is levels["developer_unknown"] is Level.UNKNOWN
-    # The list of models and the version, and as many as go unanswered before nothing more is asked.
+    # The model list, the version, and the timeouts after which no more requests are sent.
     assert report.examination.ask.spent.requests == 3 + MAX_TIMEOUTS
 
 
@@ -386,15 +386,15 @@ def test_a_server_that_falls_silent_is_given_up() -> None:
         ((500, b"Internal Server Error"), "status 500: Internal Server Error"),
     ],
 )
-def test_a_server_that_has_models_and_no_chat_is_of_no_use(answer: Result, why: str) -> None:
-    """It would else be the one of which nothing bad is known."""
-    report = examined(replace(FINE, before=chat_only(lambda body: answer)))
+def test_a_server_with_models_but_without_chat_is_unusable(answer: Result, why: str) -> None:
+    """Otherwise it would be reported as a server without faults."""
+    report = report_of(replace(FINE, before=chat_only(lambda body: answer)))
     harm = {finding.id: finding.what for finding in report.findings if finding.level is Level.HARM}
     assert harm == {"chat_unanswered": f"requests for chat are not answered: {why}"}
     assert report.entry == "" and report.verdict == "No agent can work with this server."
 
 
-def test_the_report_has_its_costs_and_the_server_is_unchanged() -> None:
+def test_the_report_shows_its_costs_and_the_server_is_unchanged() -> None:
     with ModelServer(FINE) as server:
         report = examine(Asker(Upstream(ServerOptions(server.url)), "", PATIENCE), "", builtin(), lambda text: None)
         paths = {path for path, _ in server.asked}
@@ -422,8 +422,8 @@ def test_the_report_has_its_costs_and_the_server_is_unchanged() -> None:
         ),
     ],
 )
-def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: Behaviour, verdict: str) -> None:
-    report = examined(behaviour)
+def test_the_first_line_is_the_verdict_and_the_last_line_the_next_command(behaviour: Behaviour, verdict: str) -> None:
+    report = report_of(behaviour)
     first, *_, last = lines(report)
     assert first == verdict
     url = report.examination.ask.url
@@ -431,8 +431,8 @@ def test_the_first_line_is_the_verdict_and_the_last_the_next_command(behaviour: 
     assert last == f"next: vllm-tool-proxy {command}"
 
 
-def test_where_the_template_drops_tools_and_calls_only_another_template_is_advised() -> None:
-    """As SmolLM2-135M-Instruct's own template does: it has the role and content of each message, and nothing else."""
+def test_only_another_template_is_advised_if_the_template_drops_tools_and_calls() -> None:
+    """SmolLM2-135M-Instruct's own template renders only the role and content of each message."""
     behaviour = replace(
         FINE,
         owner="llamacpp",
@@ -441,7 +441,7 @@ def test_where_the_template_drops_tools_and_calls_only_another_template_is_advis
         template=lambda said: "".join(f"<|{each['role']}|>\n{each.get('content')}<|im_end|>\n" for each in said),
         paths={"/props": (200, b'{"build_info": "b1"}')},
     )
-    report = examined(behaviour)
+    report = report_of(behaviour)
     first, *rest = lines(report)
     assert first == (
         "The chat template leaves out the tools: the model never sees them; serve it with another template."
@@ -451,15 +451,15 @@ def test_where_the_template_drops_tools_and_calls_only_another_template_is_advis
     assert rest[-1] == f"next: vllm-tool-proxy doctor --upstream {report.examination.ask.url}"
 
 
-def test_undecided_probes_are_one_line() -> None:
-    report = examined(replace(FINE, calls=False))
-    assert "kinds of calls" not in report.verdict, "a kind that is not decided cannot be counted"
+def test_undecided_probes_are_reported_in_one_line() -> None:
+    report = report_of(replace(FINE, calls=False))
+    assert "kinds of calls" not in report.verdict, "an undecided kind cannot be counted"
     undecided = [line for line in lines(report) if line.startswith("not decided: ")]
     assert len(undecided) == 1 and "whether calls arrive (the model did not call" in undecided[0]
 
 
-def test_the_report_is_for_people_and_for_programs() -> None:
-    report = examined(replace(FINE, reads=frozenset({HERMES}), unread="swallowed"))
+def test_the_report_is_available_as_text_and_as_json() -> None:
+    report = report_of(replace(FINE, reads=frozenset({HERMES}), unread="swallowed"))
     text = "\n".join(lines(report))
     begin = f"{report.examination.ask.url}: vllm 0.32.0, model Qwen3-Coder\n\ndoes harm:\n"
     assert f"{begin}- the server swallows the model's call" in text
@@ -484,15 +484,15 @@ def test_the_report_is_for_people_and_for_programs() -> None:
         (replace(FINE, stream=no_calls), {"upstream": "whole"}),
         (replace(FINE, thinks="<think>\nHm.\n</think>\n\n"), {"reasoning": "split"}),
         (replace(FINE, template=edited(first_call)), {"heal": {"on": ["one_call"]}}),
-        # No healing helps where the template loses every call.
+        # Healing does not help if the template loses every call.
         (replace(FINE, template=edited(lambda each: {**each, "tool_calls": []})), {}),
-        # What every model is healed by needs no word, nor what this one's family is.
+        # Healings that apply to every model or to this model's family need no entry.
         (replace(FINE, template=without_role("developer")), {}),
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
     ],
 )
-def test_the_entry_has_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
-    report = examined(behaviour)
+def test_the_entry_contains_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> None:
+    report = report_of(behaviour)
     if not entry:
         assert report.entry == ""
         return
@@ -510,13 +510,13 @@ def test_the_entry_has_the_fix(behaviour: Behaviour, entry: dict[str, Any]) -> N
         ({"/v1/models": refusal("Loading model", 503)}, "is not ready (503): Loading model; wait until its model"),
     ],
 )
-def test_what_is_not_a_model_server_is_reported(paths: dict[str, Result], words_of: str) -> None:
+def test_a_server_that_is_not_a_model_server_is_reported(paths: dict[str, Result], words_of: str) -> None:
     with pytest.raises(NoServerError) as told:
-        examined(replace(FINE, paths=paths))
+        report_of(replace(FINE, paths=paths))
     assert words_of in str(told.value) and "\n" not in str(told.value)
 
 
-def test_a_refused_key_is_named_by_its_place() -> None:
+def test_a_refused_key_is_named_by_its_source() -> None:
     with ModelServer(replace(FINE, paths={"/v1/models": (401, b"{}")})) as server:
         ask = Asker(Upstream(ServerOptions(server.url)), "sk-x", PATIENCE, key_from="K")
         with pytest.raises(NoServerError, match=r"^the server refuses the key in K \(401\)$"):
@@ -524,7 +524,7 @@ def test_a_refused_key_is_named_by_its_place() -> None:
 
 
 def test_probes_after_the_time_limit_are_skipped() -> None:
-    """Nor is a probe of which one answer is missing: nothing is reported of what was seen in part."""
+    """A probe with a missing answer is skipped too: no finding is based on partial results."""
     ended = threading.Event()
 
     def wait(body: Message) -> None:

@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy doctor` as a command: its lines, its exit codes, the rules file that it writes, the report."""
+"""The command `vllm-tool-proxy doctor`: its output, its exit codes, the rules file that it writes, and the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.scripted import Act, Upstream
 
 HERMES = "Hermes' JSON"
 FINE = Behaviour()
-# Its model's calls are swallowed, and its template shows one call a turn.
+# The server swallows its model's calls, and its template renders only one call per turn.
 WRONG = replace(FINE, reads=frozenset({HERMES}), unread="swallowed")
 
 
@@ -27,26 +27,26 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PWD", str(tmp_path))
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> str:
+def error_line(capsys: pytest.CaptureFixture[str]) -> str:
     """Return the only line of output, which is on stderr."""
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
     return err
 
 
-def test_an_empty_port(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert main(["doctor", "--upstream", url]) == 3
     start = f"vllm-tool-proxy: error: connection refused at {url}; "
-    assert told(capsys) == f"{start}start the model server, or pass its URL with --upstream\n"
+    assert error_line(capsys) == f"{start}start the model server, or pass its URL with --upstream\n"
     assert main(["doctor", "--upstream", "http://gpubox.invalid:8000"]) == 3
-    assert told(capsys).startswith("vllm-tool-proxy: error: unknown host gpubox.invalid")
+    assert error_line(capsys).startswith("vllm-tool-proxy: error: unknown host gpubox.invalid")
 
 
-def test_one_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
     with Upstream([Act.EXPECT_CLOSE]) as server:
         assert main(["doctor", "--upstream", server.url, "--timeout", "0.3"]) == 3
-        line = told(capsys)
+        line = error_line(capsys)
     assert line == f"vllm-tool-proxy: error: {server.url} does not answer: no answer within 0.3 s\n"
 
 
@@ -54,10 +54,10 @@ def test_one_that_hangs(capsys: pytest.CaptureFixture[str]) -> None:
     "script",
     [b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00\xff\x00\xff\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"],
 )
-def test_one_that_answers_nonsense(script: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_sends_garbage(script: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     with Upstream([script]) as server:
         assert main(["doctor", "--upstream", server.url, "--timeout", "20"]) == 3
-        assert told(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
+        assert error_line(capsys).startswith(f"vllm-tool-proxy: error: {server.url} is not a model server: ")
 
 
 def test_the_exit_code_reports_harm(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_the_exit_code_reports_harm(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_key_is_only_sent_upstream(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SERVER_KEY", "sk-of-the-server")
-    # A server may say the key in its errors.
+    # A server may quote the key in its errors.
     said = refusal("Not for the key sk-of-the-server.")
     refuses = replace(FINE, before=lambda path, body: said if body.get("tool_choice") == "required" else None)
     with ModelServer(refuses) as server:
@@ -94,7 +94,7 @@ def test_server_text_is_escaped_for_the_terminal(capsys: pytest.CaptureFixture[s
 
 
 def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--write` makes a file that `check` takes; the second time nothing changes, and the first text is kept."""
+    """`--write` creates a file that `check` accepts. The second run changes nothing, and the file keeps its text."""
     rules = tmp_path / "mine.yaml"
     before = "# ours\nmodels:\n  - {match: 'Qwen*', upstream: live}  # theirs\n  - match: '*'\n    parse: auto\n"
     rules.write_text(before)
@@ -116,7 +116,7 @@ def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.C
 
 
 def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is printed can be put into a file as it stands."""
+    """The printed entry can be pasted into a file unchanged."""
     with ModelServer(replace(WRONG, name='org/[odd]*: "model"', owner="vllm")) as server:
         main(["doctor", "--upstream", server.url])
     out = capsys.readouterr().out
@@ -125,28 +125,28 @@ def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert 'parse: "proxy"' in capsys.readouterr().out
 
 
-def test_a_file_that_is_not_there_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write", "new.yaml"])
         assert f"written: {tmp_path / 'new.yaml'} (it is new)" in capsys.readouterr().out
     assert main(["check", "--rules", "new.yaml"]) == 0
     out = capsys.readouterr().out
-    assert "models Qwen3-Coder: " in out and "models *gpt-oss*: " in out, "the built-in entries stay in force"
+    assert "models Qwen3-Coder: " in out and "models *gpt-oss*: " in out, "the built-in entries still apply"
 
 
-def test_a_link_is_followed_to_the_file_that_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_symbolic_link_is_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link.yaml").symlink_to(tmp_path / "there" / "rules.yaml")
     (tmp_path / "lost.yaml").symlink_to(tmp_path / "nowhere" / "rules.yaml")
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", "lost.yaml"]) == 2
-        assert server.asked == [] and "nowhere" in told(capsys)
+        assert server.asked == [] and "nowhere" in error_line(capsys)
         main(["doctor", "--upstream", server.url, "--write", "link.yaml"])
     assert (tmp_path / "there" / "rules.yaml").read_text().startswith("models:")
 
 
-def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """If no file is in force, the user's file is created, so that `serve` reads it."""
+def test_without_a_path_the_file_in_use_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """If no file is in use, the user's file is created, so that `serve` reads it."""
     rules = tmp_path / "config" / "vllm-tool-proxy" / "rules.yaml"
     with ModelServer(WRONG) as server:
         main(["doctor", "--upstream", server.url, "--write"])
@@ -158,11 +158,11 @@ def test_without_a_name_the_file_in_force_is_written(tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize("place", ["no/such/place", "."])
-def test_an_unwritable_place_is_reported_first(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unwritable_path_is_reported_first(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", place]) == 2
         assert server.asked == []
-    assert str(tmp_path / place) in told(capsys)
+    assert str(tmp_path / place) in error_line(capsys)
 
 
 def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,7 +170,7 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
     with ModelServer(WRONG) as server:
         assert main(["doctor", "--upstream", server.url, "--write", "bad.yaml"]) == 2
         assert server.asked == []
-    assert "bad.yaml:1:" in told(capsys)
+    assert "bad.yaml:1:" in error_line(capsys)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
 )
 def test_unusable_options_are_errors(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", *words]) == 2
-    assert told(capsys).startswith(f"vllm-tool-proxy: error: {line}")
+    assert error_line(capsys).startswith(f"vllm-tool-proxy: error: {line}")
 
 
-def test_a_key_that_is_no_header_value_is_not_shown(
+def test_a_key_that_is_not_a_valid_header_value_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-ü-secret")
     assert main(["doctor", "--key-env", "MY_KEY"]) == 2
-    line = told(capsys)
+    line = error_line(capsys)
     assert "has characters that no HTTP header can carry" in line and "secret" not in line

@@ -1,4 +1,4 @@
-"""`doctor` on the real llama.cpp server, whose model answers the doctor by a script: what is found is what is there."""
+"""`doctor` on a real llama.cpp server with a scripted model: it reports exactly the faults of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDINARY = (llama.FOLDER / "chatml_tools.jinja").read_text("utf-8")
 _FIRST = (
     "{% if m.role == 'system' and not loop.first %}{{ raise_exception('System message must be first.') }}{% endif %}"
 )
-# A template that takes a system message in the first place only, loses the second call of a turn, and opens a thought.
+# This template accepts a system message only first, loses the second call of a turn, and opens reasoning.
 BAD = (
     ORDINARY.replace("{%- for m in messages %}", "{%- for m in messages %}" + _FIRST)
     .replace("(m.tool_calls or [])", "(m.tool_calls or [])[:1]")
@@ -33,14 +33,14 @@ BAD = (
 
 pytestmark = [
     pytest.mark.skipif(not llama.available(), reason="needs the extra `real`"),
-    # The server and what is asked of it are the same on every Python.
+    # Neither the server nor the requests depend on the Python version.
     pytest.mark.once,
 ]
 
 
 @contextmanager
-def served(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
-    """Yield the URL of a llama.cpp server with this template, whose model writes calls in this form."""
+def serving(writes: str, template: str, folder: Path, thinks: bool = False) -> Iterator[str]:
+    """Yield the URL of a llama.cpp server with this template, whose model writes calls in this notation."""
     made = scripts(writes, thinks)
     path = folder / "doctor.jinja"
     path.write_text(instead(made, template, "<|go:{}:0|>"), encoding="utf-8")
@@ -48,7 +48,7 @@ def served(writes: str, template: str, folder: Path, thinks: bool = False) -> It
         yield server.url
 
 
-def examined(url: str) -> Report:
+def report_of(url: str) -> Report:
     ask = Asker(ModelServer(ServerOptions(url)), "", PATIENCE)
     return examine(ask, "", read_rules(None), lambda text: None)
 
@@ -57,14 +57,14 @@ def bad(report: Report) -> set[str]:
     return {finding.id for finding in report.findings if finding.level is not Level.GOOD}
 
 
-# What llama.cpp refuses for every model.
+# llama.cpp rejects these for every model.
 ALWAYS = {"poisoned_arguments_refused"}
 
 
 @pytest.mark.slow
-def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
-    with served(HERMES, ORDINARY, tmp_path) as url:
-        report = examined(url)
+def test_a_server_that_parses_its_models_calls(tmp_path: Path) -> None:
+    with serving(HERMES, ORDINARY, tmp_path) as url:
+        report = report_of(url)
         prompts = Prompts(Asker(ModelServer(ServerOptions(url)), "", PATIENCE), "parrot")
         assert prompts.source is PromptSource.APPLY_TEMPLATE
     found = report.examination
@@ -74,13 +74,11 @@ def test_a_server_that_finds_the_calls_of_its_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_fails_at_the_calls_of_its_model(tmp_path: Path) -> None:
-    """llama.cpp reads the syntax of its template alone; a call in another one is an error, as a model finetuned on
-    another syntax makes it.
-    """
-    with served(CODER, BAD, tmp_path, thinks=True) as url:
-        report = examined(url)
-    # The model's own syntax is none of the template's, and the grammar of a forced call does not let it through.
+def test_a_server_that_cannot_parse_its_models_calls(tmp_path: Path) -> None:
+    """llama.cpp parses only the syntax of its template. Calls in another syntax, as of finetuned models, are errors."""
+    with serving(CODER, BAD, tmp_path, thinks=True) as url:
+        report = report_of(url)
+    # The model's syntax differs from the template's, and the grammar of a forced call rejects it.
     calls = {"parser_fails", "forced_unknown", "stream_unknown"}
     shapes = {"late_system_refused", "two_systems_refused", "several_calls_lost"}
     assert bad(report) == ALWAYS | calls | shapes | {"reasoning_in_text"}

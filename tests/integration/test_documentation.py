@@ -40,7 +40,7 @@ def paths_in(nav: Any) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_the_site_builds_strictly(tmp_path: Path, made: dict[str, str]) -> None:
-    """A page that is missing, a link or an anchor that leads nowhere is an error; what is generated is in it."""
+    """Missing pages and broken links or anchors are errors, and the site contains the generated parts."""
     built = build(ROOT, tmp_path / "site")
     assert built.returncode == 0, built.stderr
     pages_there = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
@@ -62,7 +62,7 @@ def build(folder: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=lambda agent: agent.name)
-def test_an_agents_configuration_is_the_one_that_setup_makes(made: dict[str, str], agent: Any) -> None:
+def test_the_documented_agent_configuration_is_the_one_that_setup_writes(made: dict[str, str], agent: Any) -> None:
     section = made["generated/agents.md"].partition(f"\n## {agent.title}\n")[2].partition("\n## ")[0]
     configuration = agent.configure(EXAMPLE)
     command = section.partition("```sh\n")[2].splitlines()[0]
@@ -79,7 +79,7 @@ def test_generated_files_are_current(path: Path) -> None:
     assert path.read_text("utf-8") == dict(generated())[path], "run python -m documentation"
 
 
-def test_every_table_is_in_a_page() -> None:
+def test_every_table_is_on_a_page() -> None:
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md"))
     assert [name for name in TABLES if f"<!-- generated: {name} -->" not in pages] == []
 
@@ -96,10 +96,10 @@ def test_every_table_is_in_a_page() -> None:
         ("[a](#part)", "scale.md", "docs/scale.md", "[a](#part)"),
     ],
 )
-def test_links_are_those_of_the_site(link: str, page: str, source: str, expected: str) -> None:
+def test_links_are_valid_on_the_site(link: str, page: str, source: str, expected: str) -> None:
     assert site_text(f"See {link}.", page, source) == f"See {expected}."
 
 
-def test_a_link_to_a_file_that_is_not_there_is_an_error() -> None:
+def test_a_link_to_a_missing_file_is_an_error() -> None:
     with pytest.raises(DeadLinkError, match=r"gone\.py"):
         site_text("[a](../gone.py)", "scale.md", "docs/scale.md")

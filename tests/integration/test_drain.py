@@ -1,4 +1,4 @@
-"""A worker that is about to end lets its streams end, and long streams have a limit (P1)."""
+"""A worker that shuts down lets its streams finish, and long streams have a limit (P1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.scripted import DONE, HELD, ROLE, Client, chat, stream, text,
 pytestmark = pytest.mark.once
 
 
-def test_a_stream_that_ends_in_time_is_unchanged(proxy: Start) -> None:
+def test_a_stream_that_finishes_in_time_is_unchanged(proxy: Start) -> None:
     with serving() as upstream:
         gate = upstream.gate()
         upstream.play(text_reply("So", gate))
@@ -31,7 +31,7 @@ def test_a_stream_that_ends_in_time_is_unchanged(proxy: Start) -> None:
             assert (data + response.read()).endswith(DONE)
 
 
-def test_streams_hold_no_thread_and_those_over_max_streams_are_refused(proxy: Start) -> None:
+def test_streams_hold_no_thread_and_max_streams_is_enforced(proxy: Start) -> None:
     with serving() as upstream, ExitStack() as stack:
         models, gate = upstream.paths, upstream.gate()
         upstream.play(*[stream(ROLE, text("So"), gate, ended=False)] * 9, whole_reply("So."))

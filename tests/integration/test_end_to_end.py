@@ -1,4 +1,4 @@
-"""From a client's socket to a scripted model server and back: start-up, paths that pass, answers of the wrong kind."""
+"""From the client's socket to a scripted model server and back: startup, forwarded paths, and invalid responses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HERMES = 'I will.\n<tool_call>\n{"name": "write_file", "arguments": {"path": "a"
 
 @pytest.mark.slow
 def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
-    """U1, F75: 502 with Retry-After and a 503 of /_ready while it is down; both work as soon as it is up."""
+    """U1, F75: while the server is down, requests get 502 with Retry-After and /_ready gets 503. Both recover."""
     port = free_port()
     front = proxy(f"http://127.0.0.1:{port}")
     with Client.post(front.port, chat()) as client, client.answer() as response:
@@ -71,7 +71,7 @@ def test_the_proxy_serves_before_its_model_server_does(proxy: Start) -> None:
     ],
     ids=["chunked, RST", "chunked, FIN", "length, FIN", "length, RST"],
 )
-def test_a_passed_answer_that_breaks_off_does_not_look_complete(front: Front, script: Script) -> None:
+def test_a_truncated_forwarded_answer_does_not_look_complete(front: Front, script: Script) -> None:
     front.upstream.play(script)
     with (
         Client.post(front.proxy.port, {"stream": True}, "/v1/completions") as client,
@@ -82,8 +82,8 @@ def test_a_passed_answer_that_breaks_off_does_not_look_complete(front: Front, sc
     assert front.proxy.idle()
 
 
-def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(front: Front) -> None:
-    """U11: an end without it would be taken for a success."""
+def test_a_broken_stream_ends_in_an_error_event_that_the_sdk_raises(front: Front) -> None:
+    """U11: without the event, the end would look like success."""
     front.upstream.play(stream(ROLE, text("a"), 0.05, Act.RST, ended=False))
     got = []
     with (
@@ -97,7 +97,7 @@ def test_a_broken_stream_ends_cleanly_in_an_error_event_and_the_sdk_raises_it(fr
 
 
 def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the engine raise at its n-th chunk."""
+    """Make the engine raise at its n-th chunk."""
     feed, count = Engine.feed, iter(range(1, 1000))
 
     def broken(self: Engine, chunk: Chunk) -> tuple[Event, ...]:
@@ -110,10 +110,10 @@ def break_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("said", ["word", HERMES])
-def test_an_engine_defect_is_no_success(
+def test_an_engine_defect_is_not_reported_as_success(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, dialect: Dialect, said: str
 ) -> None:
-    """C6: an unchanged chat reply continues as received; any other ends in an error."""
+    """C6: an unchanged chat reply continues verbatim. Any other reply ends in an error."""
     break_at(monkeypatch, 3)
     events = [ROLE, text(said), text("\nThat is all."), finish(), DONE]
     with Upstream(stream(*events)) as server:
@@ -140,7 +140,7 @@ def test_a_whole_answer_survives_a_defect(
 
 
 def test_removed_fields_stay_removed_in_rebuilt_chunks(inside: Inside) -> None:
-    """A1: `clean` holds for what passes and for what the proxy writes itself."""
+    """A1: `clean` applies to forwarded chunks and to chunks that the proxy writes."""
     both = delta({"reasoning": "hm", "content": "I will. <tool_call>"})
     with Upstream(stream(ROLE, both, text(HERMES.removeprefix("I will.\n<tool_call>")), finish(), DONE)) as server:
         data = inside(server.url).post(f"/for/openclaw{CHAT}", json=chat(tools=[WRITE_FILE])).data
@@ -151,7 +151,7 @@ def test_removed_fields_stay_removed_in_rebuilt_chunks(inside: Inside) -> None:
 def test_a_defect_is_a_status_or_an_error_event(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, words: str
 ) -> None:
-    """C6: only the log says what it was."""
+    """C6: only the log contains the cause."""
     receive = StreamReply.receive
 
     def broken(self: StreamReply, data: bytes, *more: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The way of one chat request's bytes: when the 200 goes out, heartbeats, and how each way to break off ends."""
+"""The exchange of one chat request: when the 200 is sent, heartbeats, and the end of each broken response."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ PING = b": ping\n\n"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "content": "hi"}}\n</tool_call>'
 
 
-def said(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     return read("chat", 200, data).choice().text
 
 
-def test_a_stream_that_needs_nothing_leaves_as_the_very_bytes(inside: Inside) -> None:
+def test_an_unaffected_stream_is_forwarded_byte_for_byte(inside: Inside) -> None:
     """C1."""
     events = [ROLE, text("Hé"), b": a comment\n\n", text("llo"), finish(), USAGE, DONE]
     with Upstream(stream(*events)) as server:
@@ -58,7 +58,7 @@ def test_a_stream_that_needs_nothing_leaves_as_the_very_bytes(inside: Inside) ->
     assert response.headers["X-Accel-Buffering"] == "no"
 
 
-def test_a_whole_answer_that_needs_nothing_leaves_as_the_very_bytes(inside: Inside) -> None:
+def test_an_unaffected_whole_answer_is_forwarded_byte_for_byte(inside: Inside) -> None:
     """C1."""
     body = json.dumps(completion("Hé", kv_transfer_params=None), indent=1).encode()
     with Upstream([answer(body)]) as server:
@@ -86,7 +86,7 @@ def ending() -> Script:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_the_status_waits_for_content(inside: Inside, dialect: Dialect) -> None:
-    """U12: until then, an error can still be a status."""
+    """U12: until then, an error can still be sent as a status."""
     with Upstream() as server, ThreadPoolExecutor(1) as pool:
         gate = server.gate()
         server.play([SSE + chunked(ROLE) + chunked(b": hello\n\n"), gate, chunked(text("a")), *ending()])
@@ -104,7 +104,7 @@ def test_the_status_waits_for_content(inside: Inside, dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 def test_heartbeats_are_sent_during_every_silence(inside: Inside, dialect: Dialect) -> None:
-    """C2, U3, F75: an upstream that sends what is held back does not silence the heartbeats."""
+    """C2, U3, F75: heartbeats continue while the proxy holds back what the upstream sends."""
     letters = [each for letter in HERMES[:30] for each in (chunked(text(letter)), 0.01)]
     rest = [chunked(text(HERMES[30:])), *ending()]
     pauses = [0.35, SSE + chunked(ROLE) + chunked(text("Hi ")), 0.35, chunked(text("you")), *ending()]
@@ -120,7 +120,7 @@ def test_heartbeats_are_sent_during_every_silence(inside: Inside, dialect: Diale
     assert (called.text.strip(), called.whole_calls, called.finish) == ("", [("write_file", INPUT)], "calls")
 
 
-def test_text_keeps_heartbeats_away(inside: Inside) -> None:
+def test_text_suppresses_heartbeats(inside: Inside) -> None:
     drops: list[Any] = []
     for _ in range(30):
         drops += [chunked(text("word ")), 0.05]
@@ -129,12 +129,12 @@ def test_text_keeps_heartbeats_away(inside: Inside) -> None:
     assert PING not in data
 
 
-def test_a_client_that_needs_it_gets_heartbeats_as_chunks(inside: Inside) -> None:
+def test_a_client_can_get_heartbeats_as_chunks(inside: Inside) -> None:
     """F64, F76: `heartbeat: chunk`."""
     rules = "clients:\n  deaf: {heartbeat: chunk}\n"
     with Upstream([SSE + chunked(ROLE) + chunked(text("a")), 0.3, *ending()]) as server:
         data = inside(server.url, rules, heartbeat=0.02).post(f"/for/deaf{CHAT}", json=chat()).data
-    # Before the first chunk nothing is known that a chunk must say.
+    # Before the first chunk, the fields that a chunk needs are unknown.
     data = data.partition(text("a"))[2]
     beats = [each for each in events(data) if each["choices"][0]["delta"] == {}]
     assert PING not in data and len(beats) >= 2
@@ -150,7 +150,7 @@ def test_the_content_type_of_a_stream_is_case_insensitive(inside: Inside, value:
 
 
 def test_text_held_too_long_is_released(inside: Inside) -> None:
-    """C2: the bound in time."""
+    """C2: text is held for a limited time."""
     with Upstream() as server:
         gate = server.gate()
         server.play([SSE, chunked(ROLE), chunked(text("Hi")), chunked(text(HERMES[:30])), gate, *ending()])
@@ -158,14 +158,14 @@ def test_text_held_too_long_is_released(inside: Inside) -> None:
             got = b""
             for part in response.iter_encoded():
                 got += part
-                if said(got) == "Hi" + HERMES[:30]:
+                if text_of(got) == "Hi" + HERMES[:30]:
                     gate.open()
-    assert got.endswith(DONE) and said(got) == "Hi" + HERMES[:30]
+    assert got.endswith(DONE) and text_of(got) == "Hi" + HERMES[:30]
 
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
 @pytest.mark.parametrize("wanted", ["as_is", "reasoning", "reasoning_content", "both"])
-def test_a_model_s_reasoning_comes_under_the_names_of_its_profile(inside: Inside, wanted: str, transport: str) -> None:
+def test_reasoning_is_sent_in_the_fields_of_the_models_profile(inside: Inside, wanted: str, transport: str) -> None:
     """F73."""
     rules = f'models:\n  - {{match: "*", upstream: {transport}, reasoning: {wanted}}}\n'
     names = {"as_is": ["reasoning"], "both": ["reasoning", "reasoning_content"]}.get(wanted, [wanted])
@@ -176,6 +176,6 @@ def test_a_model_s_reasoning_comes_under_the_names_of_its_profile(inside: Inside
     deltas = [choice["delta"] for each in events(data) for choice in each["choices"]]
     for name in ("reasoning", "reasoning_content"):
         assert "".join(each.get(name, "") for each in deltas) == ("so it is" if name in names else "")
-    assert said(data) == "a"
+    assert text_of(data) == "a"
     if wanted in ("as_is", "reasoning") and transport == "live":
         assert data == b"".join(sent)

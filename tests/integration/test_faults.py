@@ -1,9 +1,9 @@
-"""The fault matrix: what goes wrong at the model server (U1 to U17), at the client (K1 to K7) and around the proxy (P1
-to P5), each in every dialect, streamed and whole, before a real gunicorn.
+"""The fault matrix: faults of the model server (U1 to U17), the client (K1 to K7) and the proxy's host (P1 to P5), each
+in every dialect, streamed and whole, with a real gunicorn.
 
-In every row the client gets its dialect's error with the right status, or a well-formed error event; never a false
-success, and never half a call that looks whole. The model server is let go soon, the slot is free, the log has one line
-for the request and no traceback. `Bench.ask` holds all that. P6 is `make soak`.
+In every case the client gets its dialect's error with the right status, or a valid error event: never a false success
+or a truncated call that looks complete. The model server's connection is closed soon, the slot is free, and the log has
+one line for the request and no traceback. `Bench.ask` asserts all of this. P6 is `make soak`.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ from tests.support.scripted import (
     whole_reply,
 )
 
-# Only `make faults` runs these, whole answers, and the dialect that is translated in the same way as another one.
+# Whole answers, and the dialect translated like another one, run only in `make faults`.
 heavy = pytest.mark.heavy
 EACH = pytest.mark.parametrize(
     "dialect",
     [pytest.param(each, marks=heavy if name == "responses" else (), id=name) for name, each in DIALECTS.items()],
 )
 MODES = pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=heavy)], ids=["streamed", "whole"])
-# What is special on another Python is in the tests of the parts.
+# Tests of the components cover what differs between Python versions.
 pytestmark = pytest.mark.once
 
 NOBODY = free_port()
@@ -125,7 +125,7 @@ def full_backlog() -> Iterator[int]:
 
 
 def never_whole(calls: list[tuple[str, str]]) -> bool:
-    """Return whether no client could run one of these calls."""
+    """Return whether no client could run any of these calls."""
     for _, given in calls:
         with contextlib.suppress(ValueError):
             json.loads(given)
@@ -142,7 +142,7 @@ def never_whole(calls: list[tuple[str, str]]) -> bool:
 def test_u1_unreachable(
     benches: Benches, monkeypatch: pytest.MonkeyPatch, dialect: Dialect, streamed: bool, host: str
 ) -> None:
-    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server that is out of reach says nothing
+    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # an unreachable name server does not answer
     bench = benches(url=f"http://{host}:{NOBODY}")
     began = time.monotonic()
     given = bench.sent(dialect, dialect.ask(streamed=streamed, tools=True), streamed=streamed)
@@ -174,7 +174,7 @@ def test_u2_the_connection_hangs(benches: Benches, full_backlog: int, dialect: D
         "a head without end": [b"HTTP/1.1 200 OK\r\n", *[b"X-A: b\r\n", 0.05] * 50, Act.EXPECT_CLOSE],
     }
 )
-def test_u3_it_never_answers(hasty: Bench, dialect: Dialect, streamed: bool, fault: Faulty) -> None:
+def test_u3_the_server_never_answers(hasty: Bench, dialect: Dialect, streamed: bool, fault: Faulty) -> None:
     given = hasty.ask(dialect, fault, streamed=streamed)
     assert "idle_timeout" in given.fails(504, event=streamed).words
     assert given.data.count(dialect.beat) >= (2 if streamed else 0)
@@ -183,13 +183,13 @@ def test_u3_it_never_answers(hasty: Bench, dialect: Dialect, streamed: bool, fau
 @pytest.mark.slow
 @EACH
 @table({"nothing": stream(Act.EXPECT_CLOSE, ended=False), "a role": stream(ROLE, Act.EXPECT_CLOSE, ended=False)})
-def test_u3_it_begins_and_says_nothing(hasty: Bench, dialect: Dialect, fault: Faulty) -> None:
+def test_u3_the_server_sends_a_head_and_no_body(hasty: Bench, dialect: Dialect, fault: Faulty) -> None:
     given = hasty.ask(dialect, fault, streamed=True)
     assert "idle_timeout" in given.fails(504, event=True).words and given.data.count(dialect.beat) >= 2
 
 
 @EACH
-def test_u3_a_stream_that_takes_longer_in_all_is_no_fault(hasty: Bench, dialect: Dialect) -> None:
+def test_u3_a_long_stream_is_not_a_fault(hasty: Bench, dialect: Dialect) -> None:
     """Every byte restarts the idle timeout."""
     words = [action for _ in range(6) for action in (0.3, chunked(text("word ")))]
     script = [*SAID, *words, chunked(finish()), chunked(DONE), LAST]
@@ -202,23 +202,23 @@ def test_u3_a_stream_that_takes_longer_in_all_is_no_fault(hasty: Bench, dialect:
     {
         "FIN": [],
         "RST": [Act.RST],
-        "a status line that is cut": [b"HTTP/1.1 20"],
-        "a head that is cut": [b"HTTP/1.1 200 OK\r\nContent-Type: text/eve"],
+        "a truncated status line": [b"HTTP/1.1 20"],
+        "a truncated head": [b"HTTP/1.1 200 OK\r\nContent-Type: text/eve"],
         "RST in the head": [b"HTTP/1.1 200 OK\r\nContent-Type: text/eve", 0.02, Act.RST],
         "another protocol": [b"SSH-2.0-OpenSSH_9\r\n\r\n", Act.EXPECT_CLOSE],
         "noise": [b"\x00\xff\n\n" * 100],
         "a head over the limit": [head(200, {"X-A": "a" * 100_000}), Act.EXPECT_CLOSE],
     }
 )
-def test_u4_it_closes_before_it_answers(usual: Bench, dialect: Dialect, streamed: bool, fault: Faulty) -> None:
-    """Asked once: a generation that reached the server is never sent again."""
+def test_u4_the_server_closes_before_it_answers(usual: Bench, dialect: Dialect, streamed: bool, fault: Faulty) -> None:
+    """The server is asked once: a generation that has reached it is never requested again."""
     usual.ask(dialect, fault, streamed=streamed).fails(502)
 
 
 @EACH
 @MODES
 @table(scripts.REFUSALS)
-def test_u5_it_refuses(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[object, int]) -> None:
+def test_u5_the_server_refuses(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[object, int]) -> None:
     body, status = fault
     given = usual.ask(dialect, [answer(body, status)], streamed=streamed)
     told = given.fails(status)
@@ -228,7 +228,7 @@ def test_u5_it_refuses(usual: Bench, dialect: Dialect, streamed: bool, fault: tu
 @EACH
 @MODES
 @pytest.mark.parametrize("status", [429, 503])
-def test_u6_it_has_no_room(usual: Bench, dialect: Dialect, streamed: bool, status: int) -> None:
+def test_u6_the_server_is_overloaded(usual: Bench, dialect: Dialect, streamed: bool, status: int) -> None:
     headers = {"Retry-After": "7", "X-Should-Retry": "true"}
     script = [answer({"error": {"message": "busy", "type": "x", "code": status}}, status, headers)]
     given = usual.ask(dialect, script, streamed=streamed)
@@ -242,16 +242,16 @@ def test_u6_it_has_no_room(usual: Bench, dialect: Dialect, streamed: bool, statu
     {
         "a page": ([answer(b"<html><h1>Bad Gateway</h1></html>", 502, HTML)], 502),
         "a page for a 404": ([answer(b"<!DOCTYPE html><h1>nginx</h1>", 404, HTML)], 404),
-        "words": ([answer(b"Internal Server Error", 500, {"Content-Type": "text/plain"})], 500),
+        "plain text": ([answer(b"Internal Server Error", 500, {"Content-Type": "text/plain"})], 500),
         "nothing": ([answer(b"", 500)], 500),
-        "no JSON": ([answer(b'{"error": ', 500)], 500),
-        "cut": ([answer(b'{"error": ', 500, {"Content-Length": "500"})], 500),
+        "invalid JSON": ([answer(b'{"error": ', 500)], 500),
+        "truncated": ([answer(b'{"error": ', 500, {"Content-Length": "500"})], 500),
         "10 MB": ([answer(LONG, 500), Act.EXPECT_CLOSE], 500),
         "10 MB of JSON": ([answer(b'{"error": {"message": "' + LONG + b'"}}', 500), Act.EXPECT_CLOSE], 500),
         "10 MB without an end": ([head(500, CHUNKED), chunked(LONG), Act.EXPECT_CLOSE], 500),
     }
 )
-def test_u7_its_error_is_of_no_use(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Faulty, int]) -> None:
+def test_u7_the_error_is_unusable(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Faulty, int]) -> None:
     script, status = fault
     given = usual.ask(dialect, script, streamed=streamed)
     given.fails(status)
@@ -261,8 +261,8 @@ def test_u7_its_error_is_of_no_use(usual: Bench, dialect: Dialect, streamed: boo
 @EACH
 @MODES
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_u8_it_points_elsewhere(usual: Bench, dialect: Dialect, streamed: bool, status: int) -> None:
-    """It is not followed: the model server is asked once."""
+def test_u8_the_server_redirects(usual: Bench, dialect: Dialect, streamed: bool, status: int) -> None:
+    """The redirect is not followed: the model server is asked once."""
     script = [answer(b"", status, {"Location": f"{usual.upstream.url}/v1/chat/completions"})]
     given = usual.ask(dialect, script, streamed=streamed)
     assert "redirect" in given.fails(502).words and "location" not in given.headers
@@ -271,7 +271,7 @@ def test_u8_it_points_elsewhere(usual: Bench, dialect: Dialect, streamed: bool, 
 @EACH
 @MODES
 @table(scripts.NO_SUCCESS)
-def test_u9_its_success_is_invalid(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
+def test_u9_the_success_is_invalid(usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[Script, int]) -> None:
     usual.ask(dialect, fault[0], streamed=streamed).fails(fault[1])
 
 
@@ -287,7 +287,7 @@ def test_u9_its_success_is_invalid(usual: Bench, dialect: Dialect, streamed: boo
         "whole, without a type": (False, [head(200) + COMPLETION]),
     }
 )
-def test_u9_another_kind_of_answer_is_converted(usual: Bench, dialect: Dialect, fault: tuple[bool, Script]) -> None:
+def test_u9_a_convertible_answer_is_converted(usual: Bench, dialect: Dialect, fault: tuple[bool, Script]) -> None:
     told = usual.ask(dialect, fault[1], streamed=fault[0]).succeeds()
     assert told.text.strip() == "So." and told.whole_calls == [("write_file", INPUT)] and told.finish == "calls"
 
@@ -295,17 +295,17 @@ def test_u9_another_kind_of_answer_is_converted(usual: Bench, dialect: Dialect, 
 @EACH
 @table(
     {
-        "a stream where JSON was asked": (False, stream(*REPLY)),
-        "a stream that says it is JSON": (False, [answer(b"".join(REPLY))]),
-        "a stream that says it is text": (True, [answer(b"".join(REPLY), headers={"Content-Type": "text/plain"})]),
+        "a stream instead of JSON": (False, stream(*REPLY)),
+        "a stream labeled as JSON": (False, [answer(b"".join(REPLY))]),
+        "a stream labeled as text": (True, [answer(b"".join(REPLY), headers={"Content-Type": "text/plain"})]),
     }
 )
-def test_u9_what_cannot_be_converted_is_an_error(usual: Bench, dialect: Dialect, fault: tuple[bool, Script]) -> None:
+def test_u9_any_other_answer_is_an_error(usual: Bench, dialect: Dialect, fault: tuple[bool, Script]) -> None:
     usual.ask(dialect, fault[1], streamed=fault[0]).fails(502)
 
 
 def judge_broken(given: Answer, status: int = 502) -> Told:
-    """Return the client's view of a stream that broke off at one of the moments."""
+    """Return the client's view of a stream that broke off."""
     told = given.fails(status, event=True)
     assert told.text.startswith("So. ") and told.odd == 0
     assert told.calls == [] or (len(told.calls) == 1 and never_whole(told.calls)), told.calls
@@ -315,7 +315,7 @@ def judge_broken(given: Answer, status: int = 502) -> Told:
 @pytest.mark.slow
 @EACH
 @table(scripts.MOMENTS)
-def test_u10_it_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
+def test_u10_a_stream_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool]) -> None:
     said, tools = fault
     given = hasty.ask(dialect, [*said, Act.EXPECT_CLOSE], streamed=True, tools=tools)
     assert "idle_timeout" in judge_broken(given, 504).words
@@ -326,7 +326,7 @@ def test_u10_it_stalls(hasty: Bench, dialect: Dialect, fault: tuple[Faulty, bool
 @EACH
 @table(
     {
-        "behind the head": [head(200, {**JSON, "Content-Length": "500"}), Act.EXPECT_CLOSE],
+        "after the head": [head(200, {**JSON, "Content-Length": "500"}), Act.EXPECT_CLOSE],
         "in the body": [head(200, {**JSON, "Content-Length": "500"}) + b'{"id"', Act.EXPECT_CLOSE],
         "byte by byte": [head(200, {**JSON, "Content-Length": "500"}), *[b" ", 0.05] * 50, Act.EXPECT_CLOSE],
     }
@@ -336,7 +336,7 @@ def test_u10_a_whole_answer_stalls(hasty: Bench, dialect: Dialect, fault: Faulty
 
 
 DIED = chunked(failing(500))
-# Ends of a stream that has begun, without success.
+# A stream that ends without success.
 ENDINGS: Mapping[str, list[Action]] = {
     **scripts.BREAKS,
     "neither finish nor [DONE]": [LAST],
@@ -350,7 +350,7 @@ ENDINGS: Mapping[str, list[Action]] = {
 @EACH
 @pytest.mark.parametrize("way", ENDINGS)
 @table(scripts.MOMENTS)
-def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: str) -> None:
+def test_u11_a_stream_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, bool], way: str) -> None:
     """C4. Held text is released before the error."""
     said, tools = fault
     told = judge_broken(usual.ask(dialect, [*said, *ENDINGS[way]], streamed=True, tools=tools))
@@ -360,7 +360,7 @@ def test_u11_it_breaks_off(usual: Bench, dialect: Dialect, fault: tuple[Faulty, 
 
 @EACH
 @table({name: said for name, (said, tools) in scripts.MOMENTS.items() if tools})
-def test_u11_its_length_is_short(usual: Bench, dialect: Dialect, fault: Faulty) -> None:
+def test_u11_the_body_is_shorter_than_its_length(usual: Bench, dialect: Dialect, fault: Faulty) -> None:
     events_ = [unchunked(each) if isinstance(each, bytes) else each for each in fault[1:]]
     script = [head(200, {"Content-Type": "text/event-stream", "Content-Length": "9999"}), *events_]
     judge_broken(usual.ask(dialect, script, streamed=True))
@@ -379,18 +379,18 @@ def test_u11_a_whole_answer_breaks_off(usual: Bench, dialect: Dialect, fault: Fa
 
 
 @EACH
-@pytest.mark.parametrize("before", [b"", ROLE, b": hello\n\n"], ids=["first", "behind a role", "behind a comment"])
+@pytest.mark.parametrize("before", [b"", ROLE, b": hello\n\n"], ids=["first", "after a role", "after a comment"])
 @table(
     {
         "400": (failing(400), 400),
         "500": (failing(500), 500),
         "503": (failing(503), 503),
         "no code": (event({"error": {"message": "engine died"}}), 502),
-        "words": (event({"error": "engine died"}), 502),
+        "plain text": (event({"error": "engine died"}), 502),
         "named": (b"event: error\n" + failing(400), 400),
     }
 )
-def test_u12_an_error_comes_first(usual: Bench, dialect: Dialect, before: bytes, fault: tuple[bytes, int]) -> None:
+def test_u12_error_is_the_first_event(usual: Bench, dialect: Dialect, before: bytes, fault: tuple[bytes, int]) -> None:
     body, status = fault
     script = [SSE, *([chunked(before)] if before else []), chunked(body), chunked(DONE), LAST]
     assert usual.ask(dialect, script, streamed=True).fails(status).words == "engine died"
@@ -406,8 +406,8 @@ def test_u12_an_error_comes_first(usual: Bench, dialect: Dialect, before: bytes,
         "no end": [chunked(finish()), chunked(DONE), Act.EXPECT_CLOSE],
     }
 )
-def test_u13_one_of_the_two_is_enough(usual: Bench, dialect: Dialect, tools: bool, fault: list[Action]) -> None:
-    """C4. A server that keeps the connection open behind `[DONE]` is not waited for."""
+def test_u13_finish_or_done_is_enough(usual: Bench, dialect: Dialect, tools: bool, fault: list[Action]) -> None:
+    """C4. The proxy does not wait for a server that keeps the connection open after `[DONE]`."""
     told = usual.ask(dialect, [*SAID, *fault], streamed=True, tools=tools).succeeds()
     assert (told.text.strip(), told.finish, told.calls) == ("So.", "stop", [])
 
@@ -415,8 +415,8 @@ def test_u13_one_of_the_two_is_enough(usual: Bench, dialect: Dialect, tools: boo
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table({name: way for name, way in scripts.BREAKS.items() if name != "RST"})
-def test_u13_a_finish_is_not_enough(usual: Bench, dialect: Dialect, tools: bool, fault: list[Action]) -> None:
-    """C4: the body has to end properly too."""
+def test_u13_finish_without_end_is_not_enough(usual: Bench, dialect: Dialect, tools: bool, fault: list[Action]) -> None:
+    """C4: the body must also end properly."""
     given = usual.ask(dialect, [*SAID, SHOWN, chunked(finish()), *fault], streamed=True, tools=tools)
     assert given.fails(502, event=True).text == "So. "
 
@@ -432,19 +432,19 @@ def test_u13_a_whole_answer_without_a_finish(usual: Bench, dialect: Dialect) -> 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @table(scripts.FORMS)
-def test_u14_any_form_of_a_stream_is_read(usual: Bench, dialect: Dialect, tools: bool, fault: list[bytes]) -> None:
+def test_u14_any_form_of_a_stream_is_parsed(usual: Bench, dialect: Dialect, tools: bool, fault: list[bytes]) -> None:
     told = usual.ask(dialect, stream(*fault), streamed=True, tools=tools).succeeds()
     assert (told.text, told.finish, told.odd) == (f"{WORDS}llo", "stop", 0)
 
 
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@table({"ff": b"\xff", "cut": b"\xc3", "cut later": b"\xf0\x9f\x99", "a surrogate": b"\xed\xa0\x80"})
+@table({"ff": b"\xff", "truncated": b"\xc3", "truncated later": b"\xf0\x9f\x99", "a surrogate": b"\xed\xa0\x80"})
 @MODES
-def test_u14_invalid_utf8_is_read_or_an_error(
+def test_u14_invalid_utf8_is_replaced_or_an_error(
     usual: Bench, dialect: Dialect, tools: bool, fault: bytes, streamed: bool
 ) -> None:
-    """The standard has a decoder put U+FFFD in its place."""
+    """The standard requires a decoder to insert U+FFFD."""
     body = b"".join([ROLE, text("a-z"), finish(), DONE]) if streamed else json.dumps(completion("a-z")).encode()
     body = body.replace(b"a-z", b"a" + fault + b"z")
     script = stream(body) if streamed else [answer(body)]
@@ -463,14 +463,14 @@ def test_u14_invalid_utf8_is_read_or_an_error(
         "blanks": [b"\n \r\n", COMPLETION, b"\n\n"],
     }
 )
-def test_u14_any_form_of_a_whole_answer_is_read(usual: Bench, dialect: Dialect, fault: list[bytes]) -> None:
+def test_u14_any_form_of_a_whole_answer_is_parsed(usual: Bench, dialect: Dialect, fault: list[bytes]) -> None:
     script = [head(200, {**JSON, **CHUNKED}), *map(chunked, fault), LAST]
     told = usual.ask(dialect, script, streamed=False).succeeds()
     assert told.whole_calls == [("write_file", INPUT)]
 
 
 @EACH
-def test_u14_a_whole_answer_with_a_bom_is_read_or_an_error(usual: Bench, dialect: Dialect) -> None:
+def test_u14_a_whole_answer_with_a_bom_is_parsed_or_an_error(usual: Bench, dialect: Dialect) -> None:
     given = usual.ask(dialect, [answer(b"\xef\xbb\xbf" + COMPLETION)], streamed=False)
     assert given.fails(502) if given.status != 200 else given.succeeds().finish == "calls"
 
@@ -532,7 +532,7 @@ def test_u15_odd_calls_are_repaired(usual: Bench, dialect: Dialect, fault: tuple
 @table(
     {
         "no id": [tool_call(name="write_file", arguments=A)],
-        "one id for both": [tool_call(id="a", name="write_file", arguments=each) for each in (A, B)],
+        "the same id twice": [tool_call(id="a", name="write_file", arguments=each) for each in (A, B)],
         "an object": [tool_call(id="a", name="write_file", arguments=json.loads(A))],
         "no type": [{"id": "a", "function": {"name": "write_file", "arguments": A}}],
     }
@@ -556,17 +556,17 @@ def _cut(data: bytes) -> list[bytes]:
         "deflate": ("deflate", zlib.compress, 200),
         "deflate without a header": ("deflate", lambda data: zlib.compress(data)[2:-4], 200),
         "a member for each few bytes": ("gzip", lambda data: b"".join(gzip.compress(part) for part in _cut(data)), 200),
-        "zeros behind it": ("gzip", lambda data: gzip.compress(data) + bytes(99), 200),
+        "trailing zeros": ("gzip", lambda data: gzip.compress(data) + bytes(99), 200),
         "br": ("br", gzip.compress, 502),
-        "gzip that breaks off": ("gzip", lambda data: gzip.compress(data)[:-9], 502),
-        "gzip that is none": ("gzip", bytes, 502),
+        "truncated gzip": ("gzip", lambda data: gzip.compress(data)[:-9], 502),
+        "invalid gzip": ("gzip", bytes, 502),
         "a bomb": ("gzip", lambda data: gzip.compress(data + b" " * 100_000_000), 502),
     }
 )
-def test_u16_unasked_compression(
+def test_u16_unrequested_compression(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[str, Callable[[bytes], bytes], int]
 ) -> None:
-    """The client gets no bytes that it cannot read."""
+    """The client gets no bytes that it cannot decode."""
     encoding, pack, status = fault
     body = pack(b"".join(REPLY) if streamed else COMPLETION)
     kind = {"Content-Type": "text/event-stream"} if streamed else {}
@@ -583,7 +583,7 @@ def test_u16_unasked_compression(
 
 @EACH
 @MODES
-def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_u16_headers_for_the_proxy_are_not_forwarded(usual: Bench, dialect: Dialect, streamed: bool) -> None:
     first = (
         with_headers(stream(*REPLY), scripts.HOP | scripts.OURS)
         if streamed
@@ -597,7 +597,7 @@ def test_u16_headers_that_are_not_the_clients_stay_here(usual: Bench, dialect: D
 @EACH
 @MODES
 @table(
-    {"twice the same": ({"Content-Type": 2, "Content-Length": 2}, True), "two lengths": ({"Content-Length": 1}, False)}
+    {"identical": ({"Content-Type": 2, "Content-Length": 2}, True), "two lengths": ({"Content-Length": 1}, False)}
 )
 def test_u16_repeated_headers(
     usual: Bench, dialect: Dialect, streamed: bool, fault: tuple[dict[str, int], bool]
@@ -628,7 +628,7 @@ SECRET = "Key-0123456789-abcdefghijklmnop"
 @table(
     {
         "an error": [answer({"error": {"message": f"no {SECRET}", "type": SECRET, "code": 401}}, 401)],
-        "words that are cut": [answer(b"x" * 285 + SECRET.encode(), 401, {"Content-Type": "text/plain"})],
+        "truncated text": [answer(b"x" * 285 + SECRET.encode(), 401, {"Content-Type": "text/plain"})],
         "in two reads": [
             head(401, {**JSON, "Content-Length": str(len(SECRET) + 28)}),
             *(b'{"error": {"message": "' + SECRET[:15].encode(), 0.05, SECRET[15:].encode() + b'!"}} '),
@@ -637,7 +637,7 @@ SECRET = "Key-0123456789-abcdefghijklmnop"
         "a header": [answer({"error": "no"}, 401, {"X-Request-Id": SECRET})],
     }
 )
-def test_u17_it_quotes_the_key(usual: Bench, dialect: Dialect, streamed: bool, fault: Script) -> None:
+def test_u17_the_server_quotes_the_key(usual: Bench, dialect: Dialect, streamed: bool, fault: Script) -> None:
     usual.play(fault)
     asked = request(dialect, dialect.ask(streamed=streamed, tools=True), headers=f"Authorization: Bearer {SECRET}\r\n")
     with Client(usual.proxy.port, asked) as client, client.answer() as response:
@@ -672,7 +672,7 @@ LEAVES = pytest.mark.parametrize(
 @EACH
 @LEAVES
 @table(scripts.WAITS)
-def test_k1_it_goes(
+def test_k1_client_leaves(
     usual: Bench, dialect: Dialect, fault: tuple[list[Action], bool], leave: Callable[[Client], float]
 ) -> None:
     said, streamed = fault
@@ -694,13 +694,13 @@ def test_k1_it_goes(
 
 @EACH
 @LEAVES
-def test_k1_it_goes_during_heartbeats(benches: Benches, dialect: Dialect, leave: Callable[[Client], float]) -> None:
+def test_k1_client_leaves_after_heartbeat(benches: Benches, dialect: Dialect, leave: Callable[[Client], float]) -> None:
     bench = benches("--heartbeat", "0.1")
     bench.play([Act.EXPECT_CLOSE])
     with Client(bench.proxy.port, request(dialect, dialect.ask(streamed=True, tools=True))) as client:
         with client.answer() as response:
             assert response.read1(len(dialect.first_beat)) == dialect.first_beat
-            # On a busy machine a heartbeat is there before the model server has seen the request.
+            # On a busy machine, a heartbeat is sent before the model server has received the request.
             until = time.monotonic() + PATIENCE
             while not bench.upstream.seen and time.monotonic() < until:
                 time.sleep(0.01)
@@ -717,13 +717,13 @@ def test_k1_it_goes_during_heartbeats(benches: Benches, dialect: Dialect, leave:
         "before the body": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n",
         "in the body": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n{",
         "in a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{",
-        "behind a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
+        "after a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n",
     }
 )
-def test_k1_it_goes_during_its_request(
+def test_k1_client_leaves_while_it_sends_its_request(
     usual: Bench, dialect: Dialect, fault: bytes, leave: Callable[[Client], float]
 ) -> None:
-    """The model server is not asked."""
+    """The request is not sent upstream."""
     usual.play([*SAID, Act.EXPECT_CLOSE])
     with Client(usual.proxy.port, fault.replace(b"PATH", dialect.path.encode())) as client:
         time.sleep(0.02)
@@ -734,8 +734,8 @@ def test_k1_it_goes_during_its_request(
 
 @EACH
 @MODES
-def test_k1_it_goes_while_queued(usual: Bench, dialect: Dialect, streamed: bool) -> None:
-    """The worker sees the request only when nobody waits for it any more."""
+def test_k1_client_leaves_while_queued(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+    """The worker accepts the request only after its client has left."""
     worker = usual.proxy.health()["worker"]
     script: Script = [*SAID, Act.EXPECT_CLOSE]
     usual.play(*[script] * 5)
@@ -749,7 +749,7 @@ def test_k1_it_goes_while_queued(usual: Bench, dialect: Dialect, streamed: bool)
     finally:
         os.kill(worker, signal.SIGCONT)
     resumed = time.monotonic()
-    # A busy machine's worker is idle before it has taken the last of them.
+    # On a busy machine, the worker is idle before it has accepted the last of them.
     for id_ in resets:
         usual.proxy.logged(f" id={id_} method=")
     usual.settled()
@@ -760,8 +760,8 @@ def test_k1_it_goes_while_queued(usual: Bench, dialect: Dialect, streamed: bool)
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("streamed", [True, pytest.param(False, marks=heavy)], ids=["streamed", "whole"])
-def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool) -> None:
-    """The write has its limit, and what the client does not take stays at the model server."""
+def test_k2_the_client_does_not_read(benches: Benches, dialect: Dialect, streamed: bool) -> None:
+    """Writing has a time limit, and unread data stays at the model server."""
     bench = benches("STALL_SECONDS=1")
     worker = psutil.Process(bench.proxy.health()["worker"])
     before = worker.memory_info().rss
@@ -779,15 +779,15 @@ def test_k2_it_does_not_read(benches: Benches, dialect: Dialect, streamed: bool)
             time.sleep(0.05)
         assert bench.upstream.seen[0].closed.wait(PATIENCE)
     bench.settled()
-    # A whole answer is held as bytes, as text, and as what is made of it.
+    # A whole answer is held as bytes, as text, and as parsed objects.
     assert most - before < (40e6 if streamed else 300e6)
 
 
 @pytest.mark.slow
 @EACH
 @table(scripts.HALVES)
-def test_k3_an_unfinished_request_blocks_no_one(benches: Benches, dialect: Dialect, fault: bytes) -> None:
-    """As many as there are threads; they lose them when their time is over."""
+def test_k3_unfinished_requests_block_no_one(benches: Benches, dialect: Dialect, fault: bytes) -> None:
+    """There are as many as threads, and each loses its thread at its time limit."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", f"STALL_SECONDS={HELD:g}", "BODY_SECONDS=1", "HEAD_SECONDS=1")
     sent = fault.replace(b"PATH", dialect.path.encode())
     body = dialect.ask(streamed=False, tools=False)
@@ -810,18 +810,18 @@ def refused_requests(dialect: Dialect) -> Mapping[str, tuple[int, bytes]]:
         "405": (405, request(dialect, b"").replace(b"POST", b"GET", 1)),
         "413, its body unread": (413, request(dialect, b"x" * 200_000, headers="Content-Length: 90000000\r\n")),
         "413, chunked": (413, request(dialect, b"100000\r\n" + b"x" * 0x100000, headers=TE)),
-        "no HTTP": (400, b"nonsense\r\n\r\n"),
+        "not HTTP": (400, b"nonsense\r\n\r\n"),
     }
 
 
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("name", refused_requests(DIALECTS["chat"]))
-def test_k3_100_failed_clients_that_stay_block_no_one(benches: Benches, dialect: Dialect, name: str) -> None:
+def test_k3_100_failed_clients_that_stay_connected_block_no_one(benches: Benches, dialect: Dialect, name: str) -> None:
     bench = benches("THREADS=160", "RESERVED_THREADS=32", "--max-body", "65536")
     status, sent = refused_requests(dialect)[name]
     if dialect.path.encode() not in sent:
-        dialect = DIALECTS["chat"]  # without a path nobody knows which one is meant
+        dialect = DIALECTS["chat"]  # without a path the dialect is unknown
     with Watch(bench.proxy), many(bench.proxy.port, [sent] * 100) as clients:
         for client in clients:
             with client.answer() as response:
@@ -835,7 +835,7 @@ def test_k3_100_failed_clients_that_stay_block_no_one(benches: Benches, dialect:
 @pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("body", [0, 90_000_000], ids=["its body read", "its body unread"])
-def test_k3_100_refused_clients_that_stay_block_no_one(benches: Benches, dialect: Dialect, body: int) -> None:
+def test_k3_100_refused_clients_that_stay_connected_block_no_one(benches: Benches, dialect: Dialect, body: int) -> None:
     bench = benches("THREADS=64", "RESERVED_THREADS=16")
     asked = request(
         dialect, dialect.ask(streamed=True, tools=True), headers=f"Content-Length: {body}\r\n" if body else ""
@@ -861,11 +861,11 @@ def test_k3_100_refused_clients_that_stay_block_no_one(benches: Benches, dialect
 @MODES
 @table(
     {
-        "a length over it": (413, b"x" * 70_000, ""),
-        "chunks over it": (413, b"11170\r\n" + b"x" * 70_000 + b"\r\n0\r\n\r\n", TE),
-        "chunks over it, without end": (413, b"11170\r\n" + b"x" * 70_000, TE),
+        "a length over the limit": (413, b"x" * 70_000, ""),
+        "chunks over the limit": (413, b"11170\r\n" + b"x" * 70_000 + b"\r\n0\r\n\r\n", TE),
+        "chunks over the limit, without end": (413, b"11170\r\n" + b"x" * 70_000, TE),
         "a bad chunk": (400, b"zz\r\n{}\r\n0\r\n\r\n", TE),
-        "no JSON": (400, b"{", ""),
+        "invalid JSON": (400, b"{", ""),
         "nothing": (400, b"", ""),
         "compressed": (415, gzip.compress(b"{}"), "Content-Encoding: gzip\r\n"),
     }
@@ -881,8 +881,8 @@ def test_k4_an_unusable_body(benches: Benches, dialect: Dialect, streamed: bool,
 
 @EACH
 @MODES
-def test_k4_a_body_that_is_short(usual: Bench, dialect: Dialect, streamed: bool) -> None:
-    """The client says that it will send nothing more, and still listens."""
+def test_k4_a_body_is_too_short(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+    """The client closes its sending side and still reads."""
     body = json.dumps(dialect.ask(streamed=streamed, tools=True)).encode()
     short = request(dialect, body, headers=f"Content-Length: {len(body) + 5}\r\n")
     with Client(usual.proxy.port, short) as client:
@@ -895,7 +895,7 @@ def test_k4_a_body_that_is_short(usual: Bench, dialect: Dialect, streamed: bool)
 
 @EACH
 @MODES
-def test_k4_it_waits_until_it_may_send(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+def test_k4_the_client_waits_for_100_continue(usual: Bench, dialect: Dialect, streamed: bool) -> None:
     usual.play(stream(*REPLY) if streamed else [WHOLE])
     whole = request(dialect, dialect.ask(streamed=streamed, tools=True), "expects", headers="Expect: 100-continue\r\n")
     top, _, body = whole.partition(b"\r\n\r\n")
@@ -928,12 +928,12 @@ def spoilt(dialect: Dialect, streamed: bool, value: bytes) -> bytes:
         "201 levels": b"[" * 201 + b"]" * 201,
         "NaN": b"NaN",
         "minus infinity": b"-Infinity",
-        "a number that is none": b"1e99999",
+        "an invalid number": b"1e99999",
         "an int of 5,000 digits": b"9" * 5000,
-        "no UTF-8": b'"\xff"',
+        "invalid UTF-8": b'"\xff"',
     }
 )
-def test_k5_a_request_that_no_server_could_read(usual: Bench, dialect: Dialect, streamed: bool, fault: bytes) -> None:
+def test_k5_a_request_that_no_server_could_parse(usual: Bench, dialect: Dialect, streamed: bool, fault: bytes) -> None:
     began = time.monotonic()
     given = usual.sent(dialect, spoilt(dialect, streamed, fault), streamed=streamed)
     given.fails(400)
@@ -946,14 +946,14 @@ def test_k5_a_request_that_no_server_could_read(usual: Bench, dialect: Dialect, 
 @MODES
 @table(
     {
-        "a key that is there twice": b'{"a": 1, "a": 2}',
+        "a duplicate key": b'{"a": 1, "a": 2}',
         "half a surrogate": rb'"\ud83d"',
         "a NUL": rb'"\u0000"',
         "a large int": b"9" * 400,
     }
 )
-def test_k5_an_odd_request_that_can_be_read(usual: Bench, dialect: Dialect, streamed: bool, fault: bytes) -> None:
-    """Whatever a dialect makes of the field, it is answered, and what goes up is JSON."""
+def test_k5_an_unusual_request_that_can_be_parsed(usual: Bench, dialect: Dialect, streamed: bool, fault: bytes) -> None:
+    """Whatever the dialect does with the field, the client gets an answer, and valid JSON is sent upstream."""
     usual.play(stream(*REPLY) if streamed else [WHOLE])
     given = usual.sent(dialect, spoilt(dialect, streamed, fault), streamed=streamed)
     if given.status == 200:
@@ -966,8 +966,8 @@ def test_k5_an_odd_request_that_can_be_read(usual: Bench, dialect: Dialect, stre
 @EACH
 @MODES
 @table(scripts.BOMBS)
-def test_k5_a_reply_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
-    """It is text, all of it, and read in bounded time."""
+def test_k5_a_reply_that_is_expensive_to_parse(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
+    """All of it is text, and parsing takes bounded time."""
     parts = [fault[at : at + 20_000] for at in range(0, len(fault), 20_000)]
     events_ = text_reply(*parts)
     began = time.monotonic()
@@ -979,8 +979,8 @@ def test_k5_a_reply_that_is_hard_to_read(usual: Bench, dialect: Dialect, streame
 @heavy
 @EACH
 @MODES
-def test_k5_5_mb_of_openers(usual: Bench, dialect: Dialect, streamed: bool) -> None:
-    """It is text, and /health answers meanwhile; how fast it is read is for the benchmarks to say."""
+def test_k5_5_mb_of_opening_tags(usual: Bench, dialect: Dialect, streamed: bool) -> None:
+    """The reply is text, and /health answers meanwhile. The benchmarks measure the parsing time."""
     fault = "<tool_call>" * 475_000
     events_ = stream(ROLE, *(text(fault[at : at + 5000]) for at in range(0, len(fault), 5000)), finish(), DONE)
     script = events_ if streamed else whole_reply(fault)
@@ -988,7 +988,7 @@ def test_k5_5_mb_of_openers(usual: Bench, dialect: Dialect, streamed: bool) -> N
         began = time.monotonic()
         usual.play(script)
         told = usual.sent(dialect, dialect.ask(streamed=streamed, tools=True), streamed=streamed).succeeds()
-        # Who waits until all is read gets one answer before, and one behind it.
+        # If parsing blocked /health, there would be only one answer before and one after it.
         assert watch.answered >= min(3, (time.monotonic() - began) // 5)
     assert (told.text, told.calls) == (fault, [])
 
@@ -1001,12 +1001,12 @@ def test_k5_5_mb_of_openers(usual: Bench, dialect: Dialect, streamed: bool) -> N
         "NaN": '{"path": "a.txt", "content": NaN}',
         "a huge int": '{"path": "a.txt", "content": ' + "9" * 5000 + "}",
         "half a surrogate": '{"path": "a.txt", "content": "\\ud83d"}',
-        "a key that is there twice": '{"path": "a.txt", "content": "hi", "path": "b.txt"}',
+        "a duplicate key": '{"path": "a.txt", "content": "hi", "path": "b.txt"}',
         "noise": '{"path": "a.txt", "content": "hi"} ' + "}" * 50_000,
     }
 )
-def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
-    """Repaired, or text, or a typed error; what is a call at the client is one that it can read."""
+def test_k5_a_call_that_is_hard_to_parse(usual: Bench, dialect: Dialect, streamed: bool, fault: str) -> None:
+    """The result is a repaired call, text or a typed error. The client can parse every call that it gets."""
     call = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": fault}}
     said = {"role": "assistant", "content": None, "tool_calls": [call]}
     script = stream(ROLE, *deltas({"index": 0, **call}), finish("tool_calls"), DONE)
@@ -1025,8 +1025,8 @@ def test_k5_a_call_that_is_hard_to_read(usual: Bench, dialect: Dialect, streamed
 @pytest.mark.slow
 @EACH
 @table({name: half for name, half in scripts.HALVES.items() if b"\r\n\r\n" in half})
-def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: bytes) -> None:
-    """It is told so, and the model server is not asked."""
+def test_k6_the_body_of_the_request_stalls(benches: Benches, dialect: Dialect, fault: bytes) -> None:
+    """The client gets an error, and the request is not sent upstream."""
     bench = benches("THREADS=16", "RESERVED_THREADS=4", "BODY_SECONDS=1")
     with (
         Watch(bench.proxy),
@@ -1038,7 +1038,7 @@ def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: by
     assert bench.upstream.seen == []
 
 
-# Around the proxy.
+# The host of the proxy.
 
 
 @pytest.mark.slow
@@ -1049,17 +1049,17 @@ def test_k6_its_body_does_not_come(benches: Benches, dialect: Dialect, fault: by
         pytest.param((signal.SIGTERM,), marks=heavy),
         pytest.param((signal.SIGHUP, signal.SIGTERM), marks=heavy),
     ],
-    ids=["SIGHUP", "SIGTERM", "SIGTERM behind SIGHUP"],
+    ids=["SIGHUP", "SIGTERM", "SIGTERM after SIGHUP"],
 )
-def test_p1_it_is_terminated(proxy: Start, numbers: tuple[signal.Signals, ...]) -> None:
-    """Streams of all dialects end in the error event, and who waits for an answer is told to come again."""
+def test_p1_the_proxy_is_terminated(proxy: Start, numbers: tuple[signal.Signals, ...]) -> None:
+    """Streams of all dialects end in the error event, and waiting requests are told to retry."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
         bench = Bench(upstream, proxy(upstream.url, "--graceful-timeout", "4"))
         master, waiting = master_of(bench), under_way(bench, stack)
         for number in numbers:
             master.send_signal(number)
-            time.sleep(0.3)  # both at once may arrive in any order
+            time.sleep(0.3)  # signals sent together may arrive in any order
         for each in waiting:
             given = each.read()
             told = given.fails(503, event=each.streamed)
@@ -1076,7 +1076,7 @@ def test_p1_it_is_terminated(proxy: Start, numbers: tuple[signal.Signals, ...]) 
 
 
 def test_p1_its_worker_is_killed(proxy: Start) -> None:
-    """Nobody is left to say anything: nothing that breaks off looks whole, and the next worker serves."""
+    """No error can be sent, but no truncated answer looks complete, and the next worker serves."""
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
         bench = Bench(upstream, proxy(upstream.url))
@@ -1094,8 +1094,8 @@ def test_p1_its_worker_is_killed(proxy: Start) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["full", "closed", "nobody reads"])
-def test_p3_its_log_cannot_be_written(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["full", "closed", "no reader"])
+def test_p3_the_log_cannot_be_written(kind: str) -> None:
     with ExitStack() as stack:
         upstream = stack.enter_context(Upstream())
         if kind == "full":
@@ -1120,7 +1120,7 @@ def test_p3_its_log_cannot_be_written(kind: str) -> None:
 @heavy
 @EACH
 def test_p4_1000_idle_streams(proxy: Start, dialect: Dialect) -> None:
-    """Within 150 MB; the next stream's first byte comes at once; all that leave together are cleaned up."""
+    """They need less than 150 MB. The next stream's first byte is immediate, and all are cleaned up when they leave."""
     asked = request(dialect, dialect.ask(streamed=True, tools=True))
     with descriptors(5000), ExitStack() as stack:
         script: Script = [*SAID, 600.0]
@@ -1152,7 +1152,7 @@ def test_p4_1000_idle_streams(proxy: Start, dialect: Dialect) -> None:
 @EACH
 @MODES
 def test_p5_all_threads_are_busy(benches: Benches, dialect: Dialect, streamed: bool) -> None:
-    """Those in excess are refused at once, and /health answers all the time."""
+    """Requests without a free thread are refused immediately, and /health always answers."""
     bench = benches("THREADS=8", "RESERVED_THREADS=2", "--max-streams", "6")
     body = dialect.ask(streamed=streamed, tools=True)
     with ExitStack() as stack:

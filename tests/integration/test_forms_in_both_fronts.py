@@ -1,5 +1,5 @@
-"""Each form in which models write calls, as clients of the fronts have it: streamed at any cut and whole, bare, in a
-fence, in a fence without its end, and behind thoughts (F6, F8, F11, F12, F15, C3, C5).
+"""Each notation for calls, as the clients of all dialects see it: streamed in pieces and whole, bare, in a fence, in an
+unclosed fence, and after reasoning (F6, F8, F11, F12, F15, C3, C5).
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ DRESSES = {
     "bare": "{}",
     "a fence": "```json\n{}\n```",
     "an open fence": "```json\n{}\n",
-    "thoughts": f"{THOUGHT}\n\n{{}}",
-    "thoughts, a fence": f"{THOUGHT}\n```\n{{}}\n```",
+    "reasoning": f"{THOUGHT}\n\n{{}}",
+    "reasoning, a fence": f"{THOUGHT}\n```\n{{}}\n```",
 }
 
 
 def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """Return a chat client's calls, text and finish reason: streamed in pieces, and whole."""
+    """Return a chat client's calls, text and finish reason, for three ways to split the stream and for a whole answer.
+    """
     pieces = [[text], units(text), random_cut(text, random.Random(5))]
     got = [streamed(*map(says, cut), ends(), cuts=0, tools=tools) for cut in pieces]
     got.append(whole({"content": text}, tools=tools))
@@ -45,7 +46,7 @@ def in_chat(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
 
 
 def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | None]]:
-    """Return the same for clients of the other dialects, where thinking is not text."""
+    """Return the same for clients of the other dialects, where reasoning is not text."""
     said: JsonObject = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
     answer: JsonObject = {"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [said]}
     found = []
@@ -59,7 +60,7 @@ def in_translations(text: str, tools: ToolSet) -> list[tuple[Calls, str, str | N
 @pytest.mark.slow
 @pytest.mark.parametrize("dress", DRESSES)
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_as_the_whole_reply_is_its_call_in_both_fronts(form: str, dress: str) -> None:
+def test_each_form_without_other_text_is_a_call_in_both_fronts(form: str, dress: str) -> None:
     for name, arguments in CALLS[1:3] if dress == "bare" else CALLS[1:2]:
         text = DRESSES[dress].replace("{}", FORMS[form](name, arguments))
         for tools in (TOOLS, *(each for each in OFFERS[1:] if each.resolve(name) is not None)):
@@ -94,12 +95,12 @@ TRAVEL: ToolSet = offered(
     ),
     function("read", {"path": TEXT, "limit": {"type": "integer"}}, "path"),
 )
-# Each with its calls, and what of it stays text.
+# Replies with their calls and the remaining text.
 SUITE = [json.loads(line) for line in (CORPORA / "other_suites.jsonl").read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("row", SUITE, ids=lambda row: row["name"])
-def test_forms_of_other_suites_are_their_calls_in_both_fronts(row: dict[str, Any]) -> None:
+def test_forms_from_other_suites_are_calls_in_both_fronts(row: dict[str, Any]) -> None:
     meant = [(name, arguments) for name, arguments in row["calls"]]
     for seen in (*in_chat(row["text"], TRAVEL), *in_translations(row["text"], TRAVEL)):
         assert (seen[0], seen[1].strip(), seen[2]) == (meant, row["left"], "tool_calls")
@@ -107,8 +108,8 @@ def test_forms_of_other_suites_are_their_calls_in_both_fronts(row: dict[str, Any
 
 @pytest.mark.slow
 @each_case("row", corpus.ROWS, ids=[row["id"] for row in corpus.ROWS])
-def test_each_reply_of_the_corpus_is_in_all_dialects_what_it_is_in_chat(row: corpus.Row) -> None:
-    """Streamed and whole; `streamed` and `whole` compare them, and read strictly."""
+def test_each_corpus_reply_is_the_same_in_all_dialects(row: corpus.Row) -> None:
+    """`streamed` and `whole` parse each reply strictly and compare the dialects."""
     parts = random_cut(row["text"], random.Random(3))
     got = streamed(*map(says, parts), ends(row["finish"]), cuts=1, tools=corpus.TOOLS)
     assert [*got.names] == [call["name"] for call in row["calls"]]
@@ -117,14 +118,14 @@ def test_each_reply_of_the_corpus_is_in_all_dialects_what_it_is_in_chat(row: cor
 
 
 @pytest.mark.parametrize("name", recordings.STREAMS)
-def test_each_recorded_stream_is_in_all_dialects_what_it_is_in_chat(name: str) -> None:
-    """`of_bytes` compares the two."""
+def test_each_recorded_stream_is_the_same_in_all_dialects(name: str) -> None:
+    """`of_bytes` compares the dialects."""
     data = (recordings.FOLDER / name).read_bytes()
     of_bytes(data, cuts=1, tools=recordings.tools_for(name), raw_text="-none-" in name)
 
 
 @pytest.mark.parametrize("name", recordings.WHOLES)
-def test_each_recorded_answer_is_in_all_dialects_what_it_is_in_chat(name: str) -> None:
-    """`whole` compares them."""
+def test_each_recorded_answer_is_the_same_in_all_dialects(name: str) -> None:
+    """`whole` compares the dialects."""
     (entry,) = json.loads((recordings.FOLDER / name).read_bytes())["choices"]
     whole(entry["message"], entry["finish_reason"], tools=recordings.tools_for(name), raw_text="-none-" in name)

@@ -1,4 +1,4 @@
-"""Ids in processes that are forked from each other."""
+"""Unique ids in forked processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.web.headers import fresh_bytes
 pytestmark = pytest.mark.once
 
 
-def test_a_process_that_is_forked_makes_others() -> None:
+def test_a_forked_process_makes_different_ids() -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,6 +1,4 @@
-"""What a request took is given back when it has ended, and not only when Python looks for garbage: a body, an answer
-and what was made of it may be megabytes, and there may be many at a time.
-"""
+"""A request's memory, which may be megabytes, is freed when the request ends and not by garbage collection."""
 
 from __future__ import annotations
 
@@ -40,9 +38,9 @@ def scripts(words: str) -> dict[str, list[Any]]:
 
 @pytest.fixture
 def garbage() -> Iterator[list[Any]]:
-    """Yield the list of garbage, filled by each collection."""
+    """Yield the list that each collection fills with garbage."""
     gc.disable()
-    gc.freeze()  # all that is there is not looked through again and again
+    gc.freeze()  # existing objects are not scanned again
     try:
         yield gc.garbage
     finally:

@@ -1,4 +1,4 @@
-"""gunicorn's configuration: every name is gunicorn's, and the listeners' limits hold in a real server."""
+"""gunicorn's configuration: gunicorn knows every setting, and a real server enforces the listeners' limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Running:
 
 @contextmanager
 def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
-    """Run gunicorn with this many threads and the application above."""
+    """Run gunicorn with this number of threads and the application above."""
     (folder / "tiny.py").write_text(APP)
     command = [sys.executable, "-P", "-m", "gunicorn", "-c", str(conf), "--chdir", str(folder)]
     command += ["--bind", "127.0.0.1:0", "--threads", str(threads), "--worker-connections", "100", "tiny:app"]
@@ -51,32 +51,32 @@ def started(folder: Path, conf: Path, threads: int) -> Iterator[Running]:
     process = subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        told = ""
-        while "Booting worker" not in told or "Listening at" not in told:  # two processes write
+        log = ""
+        while "Booting worker" not in log or "Listening at" not in log:  # two processes write
             line = process.stderr.readline()
-            assert line, told
-            told += line
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", told)
+            assert line, log
+            log += line
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", log)
         assert found
         yield Running(process, int(found[1]))
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(2 * HELD)  # gunicorn kills what has not ended after its graceful timeout, HELD at most
+        process.wait(2 * HELD)  # gunicorn kills workers after its graceful timeout, HELD at most
         process.stderr.close()
 
 
-def own(more: str) -> str:
-    """Return our configuration with additional lines."""
+def extended(more: str) -> str:
+    """Return the project's configuration with additional lines."""
     return f"__file__ = {str(CONF)!r}\nexec(compile(open({str(CONF)!r}).read(), 'conf', 'exec'))\n{more}\n"
 
 
 def own_file(folder: Path, more: str) -> Path:
     path = folder / "conf.py"
-    path.write_text(own(more))
+    path.write_text(extended(more))
     return path
 
 
-def asked(port: int) -> bytes:
+def fetch(port: int) -> bytes:
     with closing(socket.create_connection(("127.0.0.1", port), PATIENCE)) as client:
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         answer = b""
@@ -85,7 +85,7 @@ def asked(port: int) -> bytes:
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def test_the_limits_are_set_on_tcp_listeners_and_no_others() -> None:
+def test_the_limits_are_set_only_on_tcp_listeners() -> None:
     with socket.socket() as tcp, socket.socket(socket.AF_INET6) as tcp6, socket.socket(socket.AF_UNIX) as unix:
         gunicorn_conf.when_ready(SimpleNamespace(LISTENERS=[SimpleNamespace(sock=each) for each in (tcp, tcp6, unix)]))
         for each, seconds in ((tcp, 30), (tcp6, 30), (unix, 0)):
@@ -97,13 +97,13 @@ def test_the_limits_are_set_on_tcp_listeners_and_no_others() -> None:
 def test_silent_connections_block_no_one(tmp_path: Path) -> None:
     with started(tmp_path, CONF, threads=2) as running, ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", running.port))) for _ in range(4)]
-        assert asked(running.port) == b"[30, 30]"
-        for client in silent:  # they are still there: nobody had to give them up for the answer
+        assert fetch(running.port) == b"[30, 30]"
+        for client in silent:  # they are still open: the answer did not require closing them
             with pytest.raises(BlockingIOError):
                 client.recv(1, socket.MSG_DONTWAIT)
 
 
-def spent(process: subprocess.Popen[str]) -> float:
+def cpu_seconds(process: subprocess.Popen[str]) -> float:
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     return sum(sum(each.cpu_times()[:2]) for each in family)
 
@@ -111,30 +111,30 @@ def spent(process: subprocess.Popen[str]) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"], ids=["first", "later"])
 @pytest.mark.parametrize("gone", [True, False])
-def test_the_end_of_a_client_in_the_middle_of_a_head_costs_nothing(tmp_path: Path, sent: bytes, gone: bool) -> None:
-    """The poll tells of it at once, and again and again if nobody listens."""
+def test_a_client_that_leaves_in_the_middle_of_a_head_uses_no_cpu(tmp_path: Path, sent: bytes, gone: bool) -> None:
+    """The poll reports the close immediately, and repeats it if it is not handled."""
     with started(tmp_path, CONF, threads=4) as running:
-        clients = [told(running.port, sent) for _ in range(20)]
+        clients = [connect_and_send(running.port, sent) for _ in range(20)]
         time.sleep(0.3)
         for client in clients:
             client.close() if gone else client.shutdown(socket.SHUT_WR)
-        before = spent(running.process)
+        before = cpu_seconds(running.process)
         time.sleep(1.0)
-        assert spent(running.process) - before < 0.5
-        assert asked(running.port) == b"[30, 30]"
+        assert cpu_seconds(running.process) - before < 0.5
+        assert fetch(running.port) == b"[30, 30]"
         for client in clients:
             client.close()
 
 
-def told(port: int, request: bytes) -> socket.socket:
+def connect_and_send(port: int, request: bytes) -> socket.socket:
     client = socket.create_connection(("127.0.0.1", port), PATIENCE)
     client.sendall(request)
     return client
 
 
-def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) -> None:
+def test_a_client_that_is_still_sending_gets_its_whole_answer(tmp_path: Path) -> None:
     with started(tmp_path, CONF, threads=2) as running:
-        client = told(
+        client = connect_and_send(
             running.port, b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999\r\nConnection: close\r\n\r\n"
         )
         with closing(client):
@@ -148,25 +148,25 @@ def test_a_client_that_still_sends_gets_its_answer_to_the_end(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
-def test_silent_and_kept_connections_do_not_hold_up_the_end(tmp_path: Path, number: signal.Signals) -> None:
+def test_silent_and_kept_alive_connections_do_not_delay_the_shutdown(tmp_path: Path, number: signal.Signals) -> None:
     with ExitStack() as stack:
         conf = own_file(tmp_path, f"graceful_timeout = {HELD:.0f}")
         running = stack.enter_context(started(tmp_path, conf, threads=2))
         for _ in range(3):
             stack.enter_context(socket.create_connection(("127.0.0.1", running.port)))
-        kept = stack.enter_context(closing(told(running.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
+        kept = stack.enter_context(closing(connect_and_send(running.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")))
         assert kept.recv(65536)
         running.process.send_signal(number)
         running.process.wait(PATIENCE)
 
 
 @pytest.mark.slow
-def test_kept_connections_do_not_hold_up_the_end_of_a_worker_whose_master_has_died(tmp_path: Path) -> None:
-    """Its port is free then for the next one."""
+def test_kept_alive_connections_do_not_delay_a_worker_whose_master_died(tmp_path: Path) -> None:
+    """Its port is then free for the next master."""
     conf = own_file(tmp_path, f"graceful_timeout = {HELD:.0f}")
     with started(tmp_path, conf, threads=2) as running:
         (worker,) = psutil.Process(running.process.pid).children()
-        with closing(told(running.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) as kept:
+        with closing(connect_and_send(running.port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")) as kept:
             assert kept.recv(65536)
             running.process.kill()
             worker.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""Requests that are healed on their way up: by the rules, by what a server taught, in every dialect (F79 to F84)."""
+"""Requests healed on their way upstream: by rules and by a server's refusals, in every dialect (F79 to F84)."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def refused(message: str, status: int = 400) -> Script:
     return [answer({"error": {"message": message, "type": "BadRequestError", "code": status}}, status)]
 
 
-def asked(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+def body_of(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     return {**chat(tools=[tool()], **more), "messages": messages}
 
 
 def test_only_the_broken_call_of_a_request_is_changed(inside: Inside) -> None:
     """F79."""
     with Upstream(whole_reply("Hi")) as server:
-        response = inside(server.url).post(CHAT, json=asked(BROKEN, stream=False))
+        response = inside(server.url).post(CHAT, json=body_of(BROKEN, stream=False))
         sent = server.seen[0].json
     assert sent["messages"][2]["tool_calls"][0]["function"]["arguments"] == '{"path": "mkp1"}'
-    assert sent == asked(turn(calls(call())), stream=False)
+    assert sent == body_of(turn(calls(call())), stream=False)
     assert response.headers["X-Tool-Proxy-Fixes"] == "heal_arguments:1"
 
 
@@ -67,14 +67,14 @@ SHOWN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("source", SHOWN)
-def test_the_family_is_from_the_rules_or_the_server(inside: Inside, source: str) -> None:
-    """Gemma 2 takes no system message: the first request is healed, in both dialects."""
+def test_the_family_comes_from_the_rules_or_the_server(inside: Inside, source: str) -> None:
+    """Gemma 2 accepts no system message: the first request is already healed, in both dialects."""
     card, props, rules = SHOWN[source]
     with Upstream(*[whole_reply("Hi")] * 2) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny", "object": "model", **card}]})]
         server.paths["/props"] = [answer(props)]
         client = inside(server.url, rules)
-        client.post(CHAT, json=asked([system(), user()], stream=False))
+        client.post(CHAT, json=body_of([system(), user()], stream=False))
         client.post(MESSAGES, json={"model": "tiny", "max_tokens": 9, "system": "mks1 rules", "messages": [user()]})
         sent = [seen.json["messages"] for seen in server.seen]
     assert sent == [[user("mks1 rules\n\nmku1 question")]] * 2
@@ -82,7 +82,7 @@ def test_the_family_is_from_the_rules_or_the_server(inside: Inside, source: str)
 
 def test_a_healthy_conversation_is_unchanged(inside: Inside) -> None:
     """C1."""
-    body = json.dumps(asked(turn(calls())), indent=1).encode()
+    body = json.dumps(body_of(turn(calls())), indent=1).encode()
     with Upstream(OK) as server:
         inside(server.url).post(CHAT, data=body)
         assert server.seen[0].body == body
@@ -91,11 +91,11 @@ def test_a_healthy_conversation_is_unchanged(inside: Inside) -> None:
 @pytest.mark.parametrize(
     "status,words", [(400, "roles must alternate"), (500, "Jinja Exception: roles must alternate")]
 )
-def test_the_lesson_of_a_refusal_is_kept(
+def test_the_cause_of_a_refusal_is_remembered(
     status: int, words: str, inside: Inside, logged: pytest.LogCaptureFixture
 ) -> None:
-    """F82: the next request goes up healed at once, and the log has the entry that keeps the lesson."""
-    body = asked([user(), user("mku2")], model="tiny")
+    """F82: the next request is healed before it is sent, and the log shows the entry that makes this permanent."""
+    body = body_of([user(), user("mku2")], model="tiny")
     with Upstream(refused(words, status), OK, OK) as server:
         client = inside(server.url)
         first = client.post(CHAT, json=body)
@@ -108,15 +108,15 @@ def test_the_lesson_of_a_refusal_is_kept(
     entry = line.partition("rules.yaml: ")[2]
     rules = parse_rules(f"models:\n{entry}\n".encode(), "r.yaml")
     assert rules.heal_plan("tiny").on == {"alternate"}
-    assert rules.profile("tiny", "").thinking == "enable_thinking", "what its entry said is still said"
+    assert rules.profile("tiny", "").thinking == "enable_thinking", "the entry keeps its other fields"
 
 
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
 def test_a_refusal_after_a_missing_parser_is_healed(inside: Inside) -> None:
-    """vLLM looks for its parser before it asks the template: it refuses the same request for one, then the other."""
-    body = asked([user(), user("mku2")])
+    """vLLM checks for its parser before it renders the template, so it rejects the request twice, for two causes."""
+    body = body_of([user(), user("mku2")])
     rules = 'models: [{match: "*", server: vllm}]'
     with Upstream(refused(NO_PARSER), refused("roles must alternate"), OK, OK) as server:
         client = inside(server.url, rules=rules)
@@ -138,9 +138,9 @@ TWO_CAUSES = [user(), calls(call(id="call_Ab12")), result(tool_call_id="call_Ab1
 
 
 @pytest.mark.parametrize("others", [(), (TOO_LONG,), (NO_PARSER,)])
-def test_a_request_with_several_causes_is_healed_of_each(others: tuple[str, ...], inside: Inside) -> None:
-    """A template names one at a time. What they teach is kept together."""
-    body = asked(TWO_CAUSES, max_tokens=32000)
+def test_a_request_with_several_causes_is_healed_for_each(others: tuple[str, ...], inside: Inside) -> None:
+    """A template reports one cause at a time. All of them are remembered."""
+    body = body_of(TWO_CAUSES, max_tokens=32000)
     refusals = [refused(words) for words in (IDS_OF_NINE, *others, BEHIND_A_RESULT)]
     with Upstream(*refusals, OK, OK) as server:
         client = inside(server.url, rules='models: [{match: "*", server: vllm}]')
@@ -157,7 +157,7 @@ TWO_USERS = [user(), user("mku2")]
 SEVERAL = [system(), *TWO_CAUSES, said(""), user("mku3")]
 VLLM_AT_LAST = 'models: [{match: "*", server: vllm}]'
 UNREAD = 'models: [{match: "*", parse: server}]'
-# Refusals after which the error is returned: their words, the conversation, and the rules.
+# Refusals that are returned to the client: the message, the conversation, and the rules.
 FINAL: dict[str, tuple[tuple[str, ...], list[dict[str, Any]], str]] = {
     "the same a third time": ((NO_PARSER, ALTERNATE, ALTERNATE), [system(), *TWO_USERS], VLLM_AT_LAST),
     "another that does not help": ((NO_PARSER, ALTERNATE, NO_PARSER), [system(), *TWO_USERS], VLLM_AT_LAST),
@@ -169,7 +169,7 @@ FINAL: dict[str, tuple[tuple[str, ...], list[dict[str, Any]], str]] = {
         PICTURE,
         'models: [{match: "*", heal: {off: [pictures]}}]',
     ),
-    # The server could not read the model's answer.
+    # The server could not parse the model's answer.
     "an empty stack": (("Unexpected empty grammar stack",), TWO_USERS, UNREAD),
     "a failed parser": (("Failed to parse input at pos 3: a template",), TWO_USERS, UNREAD),
     "a failed format": (
@@ -181,35 +181,35 @@ FINAL: dict[str, tuple[tuple[str, ...], list[dict[str, Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", FINAL)
-def test_a_final_refusal_teaches_nothing(case: str, inside: Inside) -> None:
+def test_a_final_refusal_is_not_remembered(case: str, inside: Inside) -> None:
     refusals, talk, rules = FINAL[case]
     status = 500 if rules == UNREAD else 400
     with Upstream(*(refused(words, status) for words in refusals), OK) as server:
         client = inside(server.url, rules=rules)
-        response = client.post(CHAT, json=asked(talk))
+        response = client.post(CHAT, json=body_of(talk))
         assert response.status_code == status and response.json is not None
         assert refusals[-1] in response.json["error"]["message"] and len(server.seen) == len(refusals)
-        assert client.post(CHAT, json=asked(talk)).status_code == 200
+        assert client.post(CHAT, json=body_of(talk)).status_code == 200
         assert server.seen[-1].json["messages"] == talk
 
 
 @pytest.mark.parametrize("off", ["all", "arguments"])
-def test_each_healing_is_off_by_a_word(off: str, inside: Inside) -> None:
+def test_each_healing_can_be_disabled(off: str, inside: Inside) -> None:
     rules = f'models: [{{match: "*", heal: {{off: [{off}]}}}}]'
-    body = asked(BROKEN)
+    body = body_of(BROKEN)
     with Upstream(OK) as server:
         inside(server.url, rules=rules).post(CHAT, json=body)
         assert server.seen[0].json == body
 
 
-def test_a_picture_for_a_text_model_is_replaced(inside: Inside) -> None:
+def test_an_image_for_a_text_model_is_replaced(inside: Inside) -> None:
     with Upstream(refused("At most 0 image(s) may be provided in one prompt."), OK) as server:
-        inside(server.url).post(CHAT, json=asked(PICTURE))
+        inside(server.url).post(CHAT, json=body_of(PICTURE))
         told = server.seen[1].json["messages"][0]["content"]
     assert told == "What is it?\n[Here was a picture, which this model cannot read.]"
 
 
-def test_a_healing_defect_changes_nothing(
+def test_a_healing_defect_leaves_the_request_unchanged(
     inside: Inside, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture
 ) -> None:
     """C6."""
@@ -222,13 +222,13 @@ def test_a_healing_defect_changes_nothing(
 
     monkeypatch.setattr(plan, "heal_request", fail)
     with Upstream(OK) as server:
-        assert inside(server.url).post(CHAT, json=asked(BROKEN)).status_code == 200
-        assert server.seen[0].json == asked(BROKEN)
+        assert inside(server.url).post(CHAT, json=body_of(BROKEN)).status_code == 200
+        assert server.seen[0].json == body_of(BROKEN)
     assert "a defect" in logged.text
 
 
-def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
-    """Mistral's template takes ids of nine letters and digits (F49), and no user behind a result."""
+def test_a_messages_request_is_healed_in_the_same_way(inside: Inside) -> None:
+    """Mistral's template accepts ids of nine letters and digits (F49), and no user message after a result."""
     turns = (
         messages_ask.assistant(messages_ask.call()),
         messages_ask.user(messages_ask.result("found"), messages_ask.text("And?")),
@@ -243,11 +243,11 @@ def test_a_messages_request_is_healed_by_the_same_table(inside: Inside) -> None:
     assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
     assert len(sent[1]["tool_calls"][0]["id"]) == 9
     assert sent[2]["content"] == "found\n\nAnd?"
-    assert counted == sent, "what is counted is what goes up"
+    assert counted == sent, "the request that is counted is the request that is sent"
 
 
-def test_tokenize_gets_the_healed_request(inside: Inside) -> None:
-    """The same in `/tokenize`; what needs nothing, or is no conversation, passes as the very bytes."""
+def test_tokenize_receives_the_healed_request(inside: Inside) -> None:
+    """`/tokenize` receives the same messages. A healthy request or one without messages is forwarded byte for byte."""
     whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
     bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
     with Upstream(*[[answer({"count": 7})]] * (len(bodies) + 1)) as server:
@@ -264,16 +264,16 @@ def test_tokenize_gets_the_healed_request(inside: Inside) -> None:
 WANTS = "The `reasoning_content` in the thinking mode must be passed back to the API."
 
 
-def test_the_reasoning_that_a_server_wants_back_goes_back(inside: Inside) -> None:
-    """F74: under the name that it has for it; an empty one where the client dropped it."""
+def test_reasoning_is_sent_back_to_a_server_that_requires_it(inside: Inside) -> None:
+    """F74: in the server's own field, and empty where the client dropped it."""
     talk = [user(), calls(reasoning="Hm."), result(), calls(call(2)), result(2)]
     with Upstream(refused(WANTS), OK) as server:
-        assert inside(server.url).post(CHAT, json=asked(talk)).status_code == 200
+        assert inside(server.url).post(CHAT, json=body_of(talk)).status_code == 200
         sent = server.seen[1].json["messages"]
     assert [message.get("reasoning_content") for message in sent] == [None, "Hm.", None, "", None]
 
 
-def test_once_a_server_wants_it_a_messages_clients_thinking_goes_back(inside: Inside) -> None:
+def test_a_messages_clients_thinking_is_sent_back_once_a_server_requires_it(inside: Inside) -> None:
     """F74."""
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "x"}
     talk = [
@@ -300,17 +300,17 @@ def test_a_repeated_call_is_logged_and_reported_to_the_model(inside: Inside, log
         for number in range(6):
             conversation += [calls(call(number)), result(number, text="same")]
             conversation[-2]["tool_calls"][0]["function"]["arguments"] = "{}"
-            assert client.post(CHAT, json=asked(conversation)).data
+            assert client.post(CHAT, json=body_of(conversation)).data
             counts.append(logged.text.count("has made the same call"))
         sent = server.seen[5].json["messages"]
     assert counts == [0, 0, 1, 2, 3, 4]
     told = [message["content"] for message in sent if message["role"] == "tool"]
     assert told[:4] == ["same"] * 4 and "5 times" in told[4] and "6 times" in told[5]
-    assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache survives"
+    assert sent[: len(sent) - 2] == server.seen[4].json["messages"], "the server's prefix cache stays valid"
 
 
 def repeated(times: int) -> list[dict[str, Any]]:
-    """Return a conversation with this number of equal calls and results."""
+    """Return a conversation with this number of identical calls and results."""
     talk = [user()]
     for number in range(times):
         one = calls(call(number))
@@ -330,10 +330,10 @@ def repeated(times: int) -> list[dict[str, Any]]:
     ],
 )
 def test_a_rule_answers_a_repeated_call(inside: Inside, rules: str, times: int, answered: bool, streamed: bool) -> None:
-    """F92: in the client's dialect and mode."""
+    """F92: the proxy answers in the client's dialect and mode."""
     with Upstream(OK if streamed else whole_reply("a")) as server:
         client = inside(server.url, rules=f'models: [{{match: "*", tools: {{{rules}}}}}]')
-        response = client.post(CHAT, json=asked(repeated(times), stream=streamed))
+        response = client.post(CHAT, json=body_of(repeated(times), stream=streamed))
         assert len(server.seen) == (0 if answered else 1)
     assert (b"made 4 times" in response.data) is answered
     assert (response.mimetype == "text/event-stream") is streamed and response.data.endswith(DONE) is streamed
@@ -343,7 +343,7 @@ LONG = "mcp__a_server_of_some_length__and_a_tool_of_a_name_that_is_longer_than_o
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_name_that_the_server_does_not_take_comes_back_as_the_clients_own(inside: Inside, streamed: bool) -> None:
+def test_a_name_that_the_server_rejects_is_restored_for_the_client(inside: Inside, streamed: bool) -> None:
     """F84."""
     refusal = refused("tools[0].function.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'")
     body = {**chat(stream=streamed, tools=[tool(LONG)]), "messages": turn(calls(call(name=LONG)))}
@@ -364,22 +364,23 @@ USAGE_BY_RULE = 'models: [{match: "*", sampling: {default: {stream_options: {inc
 
 
 @pytest.mark.parametrize("given", [None, {"include_usage": True}, {"include_usage": False}])
-def test_usage_requested_by_a_rule_is_hidden(given: dict[str, bool] | None, inside: Inside) -> None:
-    """F59, F61: what the client says itself, a default does not change."""
+def test_usage_that_a_rule_requests_is_hidden(given: dict[str, bool] | None, inside: Inside) -> None:
+    """F59, F61: a default does not change what the client requests."""
     used = {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}
     counts = event({"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [], "usage": used})
     options = {} if given is None else {"stream_options": given}
     with Upstream(stream(ROLE, text("a"), finish(), counts, DONE)) as server:
-        data = inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json={**asked([user()]), **options}).data
+        data = inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json={**body_of([user()]), **options}).data
         assert server.seen[0].json["stream_options"] == (given or {"include_usage": True})
     assert (b'"prompt_tokens"' in data) is (given == {"include_usage": True})
     assert data.endswith(DONE)
 
 
-def test_a_rule_that_asks_for_the_usage_of_streams_leaves_whole_answers_alone(inside: Inside) -> None:
-    """F60: servers refuse the options beside `stream: false`."""
+def test_a_rule_that_requests_usage_in_streams_does_not_affect_whole_answers(inside: Inside) -> None:
+    """F60: servers reject `stream_options` with `stream: false`."""
     with Upstream(whole_reply("Hi")) as server:
-        assert inside(server.url, rules=USAGE_BY_RULE).post(CHAT, json=asked([user()], stream=False)).status_code == 200
+        client = inside(server.url, rules=USAGE_BY_RULE)
+        assert client.post(CHAT, json=body_of([user()], stream=False)).status_code == 200
         assert "stream_options" not in server.seen[0].json
 
 
@@ -387,10 +388,10 @@ COUNT = "<total_tokens>123 tokens left</total_tokens>"
 
 
 @pytest.mark.parametrize("front", [CHAT, MESSAGES])
-def test_a_line_that_counts_tokens_is_left_out_in_both_fronts(inside: Inside, front: str) -> None:
-    """F95: only where it is the whole of a system message."""
+def test_a_token_counting_line_is_removed_in_both_fronts(inside: Inside, front: str) -> None:
+    """F95: only if it is a whole system message."""
     talk = [user("Hi"), said("Yes?"), user(f"What is {COUNT}?"), system(COUNT)]
-    body = asked(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
+    body = body_of(talk, stream=False) if front == CHAT else ask(*talk, model="tiny")
     with Upstream(whole_reply("Hi")) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [{"id": "tiny"}]})]
         assert inside(server.url).post(front, json=body).status_code == 200

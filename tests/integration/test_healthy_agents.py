@@ -1,4 +1,4 @@
-"""What real agents send in their first and second turns is healthy: nothing of it is healed, in any front (C1)."""
+"""The first and second turns of real agents are healthy: nothing is healed in any dialect (C1)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 OFF = 'models: [{match: "*", thinking: enable_thinking, heal: {off: [all]}}]'
 
 
-def went_up(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
+def sent_upstream(inside: Inside, path: str, body: bytes, rules: str) -> bytes:
     """Return the request that the model server receives."""
     streamed = json.loads(body).get("stream") is True
     reply = text_reply("Hi", streamed=streamed)
@@ -37,9 +37,9 @@ def test_a_real_agents_history_is_unchanged(capture: Any, inside: Inside, caplog
     told = json.loads(capture.read_text())
     path = told["path"].partition("?")[0]
     body = json.dumps(told["body"], indent=1).encode()
-    healed = went_up(inside, path, body, "")
+    healed = sent_upstream(inside, path, body, "")
     fixes = {*re.findall(r"heal_\w+", caplog.text)}
-    unhealed = went_up(inside, path, body, OFF)
+    unhealed = sent_upstream(inside, path, body, OFF)
     assert fixes == set()
     assert healed == unhealed
     if path == CHAT:

@@ -1,6 +1,4 @@
-"""What a chunk of a call says beside the call, though it cannot leave as it came (contract C1); and in which order
-text and reasoning leave.
-"""
+"""When a chunk that contains a call is rebuilt, its other fields are kept (C1), and so is the order of reasoning."""
 
 from __future__ import annotations
 
@@ -51,8 +49,8 @@ def in_messages(chunks: list[Chunk]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("text", HELD[:-1])
 @pytest.mark.parametrize("warm", [0, 3])
-def test_reasoning_does_not_overtake_text_that_waits(text: str, name: str, warm: int) -> None:
-    """`warm`: reasoning that came before, so that the shape of its chunks is known."""
+def test_reasoning_does_not_overtake_held_text(text: str, name: str, warm: int) -> None:
+    """The first `warm` chunks of reasoning show the proxy the shape of such chunks."""
     before = [thinks("so ", name) for _ in range(warm)]
     chunks = [*before, says(text), thinks("hm", name), thinks("m", name), says(" b"), ends()]
     wanted = [("thinking", "so " * warm)] if warm else []
@@ -64,8 +62,8 @@ def test_reasoning_does_not_overtake_text_that_waits(text: str, name: str, warm:
     assert "".join(text for kind, text in said if kind == "Text") == f"{text} b"
 
 
-def test_reasoning_in_the_middle_of_a_call_in_text_comes_before_the_call() -> None:
-    """For a client that has both in one order, it ends the text that waits."""
+def test_reasoning_inside_a_text_call_is_sent_before_the_call() -> None:
+    """For a client that receives both in order, the reasoning ends the held text."""
     chunks = [says("a\n<tool_call>"), thinks("hm"), says('{"name": "now", "arguments": {}}</tool_call>\nb'), ends()]
     seen = received(written(chunks))[0]
     assert (seen.calls, seen.reasoning, seen.text.split()) == ([("now", "{}")], "hm", ["a", "b"])
@@ -81,20 +79,20 @@ def test_reasoning_does_not_overtake_text_that_may_repeat_a_call() -> None:
         events = flat(run(chunks, new_engine(ordered=True)))
         said = [event.text for event in events if isinstance(event, Text | Reasoning)]
         assert said == [text, "hm", "b"]
-    # What does repeat it is none, and the reasoning stays.
+    # Text that does repeat the call is dropped, and the reasoning is kept.
     chunks = [*call, says('{"command": "ls"}'), thinks("hm"), ends("tool_calls")]
     events = flat(run(chunks, new_engine(ordered=True)))
     assert [event.text for event in events if isinstance(event, Text | Reasoning)] == ["hm"]
 
 
 def test_separate_reasoning_is_not_delayed() -> None:
-    """C2: nothing waits that need not."""
+    """C2: nothing is held without need."""
     engine = new_engine()
     engine.feed(says("a <tool_call>"))
     assert [event.text for event in flat(engine.feed(thinks("hm"))) if isinstance(event, Reasoning)] == ["hm"]
 
 
-def test_the_messages_dialect_asks_for_the_order(inside: Inside) -> None:
+def test_the_messages_dialect_keeps_text_and_reasoning_in_order(inside: Inside) -> None:
     held = chunk(delta(content="a <tool"))
     script = [SSE, *(chunked(each.raw) for each in (held, thinks("hm"), says(" b"), ends())), chunked(DONE), LAST]
     with Upstream(script) as server:

@@ -1,4 +1,4 @@
-"""`--capture`: which answers are kept, what the metrics say of them, and what is removed where none is written."""
+"""`--capture`: which answers are captured, how they are counted, and when captures are removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Inside, Start
-from tests.integration.test_healing import BROKEN, asked
+from tests.integration.test_healing import BROKEN, body_of
 from tests.support.messages_client import MODELS, cards
 from tests.support.scripted import WRITE_FILE, Client, Script, Upstream, answer, chat, text_reply, whole_reply
 
@@ -19,12 +19,12 @@ CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content"
 STRANGE = CALL.replace("write_file", "frobnicate")
 PLAIN = text_reply("Hi")
 ERROR = [answer({"error": {"message": "no", "type": "x", "code": 500}}, 500)]
-# What came of a request, the answer of the model server, and the request.
+# The result of a request, the model server's answer, and the request.
 CASES: dict[str, tuple[Script, dict[str, Any]]] = {
     "": (PLAIN, chat(tools=[WRITE_FILE])),
     "repaired": (text_reply(CALL), chat(tools=[WRITE_FILE])),
     "refused": (text_reply(STRANGE), chat(tools=[WRITE_FILE])),
-    "healed": (whole_reply("Hi"), asked(BROKEN, stream=False)),
+    "healed": (whole_reply("Hi"), body_of(BROKEN, stream=False)),
     "error": (ERROR, chat(tools=[WRITE_FILE])),
 }
 
@@ -33,7 +33,7 @@ def captures(folder: Path) -> int:
     return len([*folder.iterdir()]) if folder.exists() else 0
 
 
-def counted(client: FlaskClient) -> dict[str, float]:
+def counts(client: FlaskClient) -> dict[str, float]:
     text_form = client.get("/metrics").data.decode()
     samples = [sample for family in text_string_to_metric_families(text_form) for sample in family.samples]
     return {each.labels["what"]: each.value for each in samples if each.name == "tool_proxy_captures_total"}
@@ -47,18 +47,18 @@ def test_each_answer_is_kept(case: str, inside: Inside, tmp_path: Path) -> None:
         client = inside(server.url, capture=str(tmp_path / "new"))
         client.post(CHAT, json=body)
         assert captures(tmp_path / "new") == 1
-        assert counted(client) == {"written": 1}
+        assert counts(client) == {"written": 1}
 
 
-def test_after_30_days_captures_go_and_are_counted(inside: Inside, tmp_path: Path) -> None:
+def test_captures_are_removed_after_30_days_and_counted(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "20200101T000000.000000Z-old.capture").write_text("")
     with Upstream(PLAIN) as server:
         client = inside(server.url, capture=str(tmp_path))
         client.post(CHAT, json=chat())
-        assert captures(tmp_path) == 1 and counted(client) == {"written": 1, "removed": 1}
+        assert captures(tmp_path) == 1 and counts(client) == {"written": 1, "removed": 1}
 
 
-def test_under_gunicorn_the_folder_is_tidied_at_the_start(proxy: Start, tmp_path: Path) -> None:
+def test_the_folder_is_cleaned_when_gunicorn_starts(proxy: Start, tmp_path: Path) -> None:
     folder = tmp_path / "captures"
     folder.mkdir()
     (folder / "20200101T000000.000000Z-old.capture").write_text("")

@@ -1,4 +1,4 @@
-"""The lane on the wire: however the upstream frames its body, the client gets what it would get without a lane."""
+"""The fast lane on the wire: for every framing of the upstream's body, the client gets the same with and without it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PLAIN = {"Content-Type": "text/event-stream"}
 
 @dataclass
 class Driven:
-    """A driven stream: the client's bytes, those that took the lane, and what the stream needed after each step."""
+    """A driven stream: the client's bytes, the bytes that used the lane, and what the stream needed after each step."""
 
     data: bytes = b""
     passed: list[bytes] = field(default_factory=list)
@@ -68,7 +68,7 @@ CHATS = (CHAT, chat(tools=[WRITE_FILE]))
 def drive(
     client: Any, upstream: Upstream, script: Sequence[Action], *, lanes: bool = True, asks: tuple[str, Any] = CHATS
 ) -> Driven:
-    """Play a script, each action once the previous one has been read, and drive the stream until its end."""
+    """Play a script, each action after the previous one was read, and drive the stream until its end."""
     beginning, *rest = script
     gates = [upstream.gate() for _ in rest]
     upstream.play([beginning, *(each for pair in zip(gates, rest, strict=True) for each in pair)])
@@ -129,7 +129,7 @@ HONEST: dict[str, list[Action]] = {
 
 
 @pytest.mark.parametrize("name", HONEST)
-def test_a_batch_of_words_takes_the_lane_in_one_piece(inside: Inside, name: str) -> None:
+def test_a_batch_of_words_uses_the_lane_in_one_piece(inside: Inside, name: str) -> None:
     with Upstream() as upstream:
         driven = drive(inside(upstream.url), upstream, HONEST[name])
     assert driven.data == b"".join(EVENTS)
@@ -148,28 +148,28 @@ OTHERS: dict[str, list[Action]] = {
     "gzip": [head(200, {**PLAIN, "Content-Encoding": "gzip"}) + ZIPPED[:60], ZIPPED[60:]],
     "half a chunk": [begun(*BEGIN), chunked(ALL)[:50], chunked(ALL)[50:] + end()],
     "half an event": [begun(*BEGIN), chunked(ALL[:50]), chunked(ALL[50:]) + end()],
-    "half an event in front": [begun(*BEGIN, ALL[:50]), chunked(ALL[50:]), end()],
-    "a comment between": [begun(*BEGIN), chunked(WORDS[0] + b": ping\n\n" + b"".join(WORDS[1:])), end()],
+    "half an event in the first part": [begun(*BEGIN, ALL[:50]), chunked(ALL[50:]), end()],
+    "a comment between events": [begun(*BEGIN), chunked(WORDS[0] + b": ping\n\n" + b"".join(WORDS[1:])), end()],
 }
 LIES: dict[str, list[Action]] = {
     "a size too small": [begun(*BEGIN), sized(ALL, f"{len(ALL) - 5:x}"), end()],
     "a size too large": [begun(*BEGIN), sized(ALL, f"{len(ALL) + 5:x}"), end()],
-    "a size so large that the next chunk is in it": [begun(*BEGIN), sized(ALL, f"{len(ALL) + 200:x}"), end()],
+    "a size that includes the next chunk": [begun(*BEGIN), sized(ALL, f"{len(ALL) + 200:x}"), end()],
     "a size with a sign": [begun(*BEGIN), sized(ALL, f"+{len(ALL):x}"), end()],
     "a size with a prefix": [begun(*BEGIN), sized(ALL, f"0x{len(ALL):x}"), end()],
     "a size with an underscore": [begun(*BEGIN), sized(ALL, "1_0"), end()],
     "no size": [begun(*BEGIN), sized(ALL, ""), end()],
-    "no line end behind a chunk": [begun(*BEGIN), chunked(ALL)[:-2], end()],
-    "a line feed alone": [begun(*BEGIN), b"%x\n%b\n" % (len(ALL), ALL), end()],
-    "nothing behind it": [begun(*BEGIN), chunked(ALL)],
-    "half of it": [begun(*BEGIN), chunked(ALL)[:60]],
+    "no line end after a chunk": [begun(*BEGIN), chunked(ALL)[:-2], end()],
+    "only a line feed": [begun(*BEGIN), b"%x\n%b\n" % (len(ALL), ALL), end()],
+    "no end": [begun(*BEGIN), chunked(ALL)],
+    "half a chunk, no end": [begun(*BEGIN), chunked(ALL)[:60]],
     "the end in the middle": [begun(*BEGIN), chunked(WORDS[0]) + LAST + chunked(WORDS[1])],
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*HONEST, *OTHERS, *LIES])
-def test_the_same_leaves_with_and_without_a_lane(inside: Inside, name: str) -> None:
+def test_a_stream_is_the_same_with_and_without_the_lane(inside: Inside, name: str) -> None:
     script = {**HONEST, **OTHERS, **LIES}[name]
     with Upstream() as upstream:
         client = inside(upstream.url)
@@ -192,7 +192,7 @@ ASKS: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("front", ["messages", "responses"])
 @pytest.mark.parametrize("name", HONEST)
-def test_translated_replies_are_the_same_with_and_without_a_lane(inside: Inside, name: str, front: str) -> None:
+def test_translated_replies_are_the_same_with_and_without_the_lane(inside: Inside, name: str, front: str) -> None:
     with Upstream() as upstream:
         client = inside(upstream.url)
         by_lane = drive(client, upstream, HONEST[name], asks=ASKS[front])
@@ -211,7 +211,7 @@ CALLED = {"a call": text('"}}\n</tool_call>'), "no call": text('" so on')}
 @pytest.mark.parametrize("front", ["chat", "messages", "responses"])
 @pytest.mark.parametrize("end_of_it", CALLED)
 @pytest.mark.parametrize("together", [False, True])
-def test_a_printed_call_is_held_in_the_lane(inside: Inside, front: str, end_of_it: str, together: bool) -> None:
+def test_a_call_in_the_text_is_held_in_the_lane(inside: Inside, front: str, end_of_it: str, together: bool) -> None:
     asks, name = ASKS[front], "write_file"
     inner = [b"".join(map(chunked, CONTENT))] if together else [*map(chunked, CONTENT)]
     opening = [chunked(text(PRINTED % name)), chunked(text("from")), chunked(text(" here"))]
@@ -220,7 +220,7 @@ def test_a_printed_call_is_held_in_the_lane(inside: Inside, front: str, end_of_i
         client = inside(upstream.url)
         usual = drive(client, upstream, script, lanes=False, asks=asks)
         by_lane = drive(client, upstream, script, asks=asks)
-    # What may be the call's end tag is looked at.
+    # Text that may be the call's end tag is checked.
     assert by_lane.passed.count(b"") >= len(inner) - 1
     assert _without_ids(by_lane.data) == _without_ids(usual.data)
     if front == "chat" and end_of_it != "a call":
@@ -240,7 +240,7 @@ def test_a_reset_in_the_lane_is_an_error(inside: Inside) -> None:
 
 
 def test_only_a_long_step_reads_several_events(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a call may be anywhere in what is read by a long step."""
+    """Data that a long step has read may contain the end of a call anywhere."""
     monkeypatch.setattr(attempt, "SLICE", 0.0)
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "' + "x" * LONG
     held = [text(said[at : at + 50]) for at in range(0, len(said), 50)]
@@ -254,8 +254,8 @@ def test_only_a_long_step_reads_several_events(inside: Inside, monkeypatch: pyte
     assert driven.needs[long:][:3] == ["a long step", "a turn", "bytes"]
 
 
-def test_paced_words_leave_as_they_came_over_tls_too(either_front: Front) -> None:
-    """By a real worker's pump; what waits in a TLS layer is left to the generator."""
+def test_paced_words_are_unchanged_over_tls(either_front: Front) -> None:
+    """A real worker's pump drives the stream, and the generator reads data buffered in the TLS layer."""
     upstream = either_front.upstream
     words = [text(f" {number}") for number in range(60)]
     paced: list[Action] = [each for word in words for each in (0.005, chunked(word))]
@@ -265,7 +265,7 @@ def test_paced_words_leave_as_they_came_over_tls_too(either_front: Front) -> Non
         assert response.read() == b"".join([*BEGIN, *words, *words, finish(), DONE])
 
 
-def test_paced_words_leave_as_they_came_to_a_client_of_http_1_0(front: Front) -> None:
+def test_paced_words_are_unchanged_for_an_http_1_0_client(front: Front) -> None:
     words = [text(f" {number}") for number in range(30)]
     front.upstream.play([begun(*BEGIN), *(each for word in words for each in (0.005, chunked(word))), end()])
     body = json.dumps(chat(tools=[WRITE_FILE])).encode()

@@ -1,6 +1,6 @@
-"""`vllm-tool-proxy launch` changes no file of the user, however it ends, and leaves none of its own.
+"""`vllm-tool-proxy launch` changes no file of the user and leaves none of its own, however it ends.
 
-The agents are programs that record how they were started; the real ones are run by `python -m tests.agents.traces`.
+The agents are programs that record how they were started. `python -m tests.agents.traces` runs the real ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KEY = "the-key-of-the-proxy"
 SECRET = "sk-a-secret-of-the-user"
 LAUNCHED = [*AGENTS]
 OWN = {Format.JSON: '{"mine": {"key": "%s"}}\n', Format.TOML: 'mine = "%s"\n'}
-# Writes what it was given, and what its private folder holds; then it ends when its standard input does.
+# Records its arguments and its private folder, then exits when its standard input is closed.
 RECORDS = f"""#!{sys.executable}
 import json, os, stat, sys
 from pathlib import Path
@@ -52,7 +52,7 @@ sys.exit(7)
 
 
 class Place(NamedTuple):
-    """The folders of a run: the home, the temporary folder, and the programs."""
+    """The folders of a run: home, temporary files, and programs."""
 
     home: Path
     temporary: Path
@@ -89,7 +89,7 @@ def _real(server: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def settle(name: str, place: Place) -> str:
-    """Put the agent's program on PATH, and the user's files into the home; return the program's name."""
+    """Put the agent's program on PATH and the user's files into the home. Return the program's name."""
     configuration = AGENTS[name].configure(Values("http://h", "m", home=str(place.home)))
     for file in configuration.files:
         path = Path(file.path)
@@ -103,7 +103,7 @@ def settle(name: str, place: Place) -> str:
 
 
 def launch(name: str, place: Place, *words: str) -> subprocess.Popen[str]:
-    """Start the command in a process group of its own, and wait until the agent runs."""
+    """Start the command in its own process group, and wait until the agent runs."""
     variables = {
         **{"HOME": str(place.home), "TMPDIR": str(place.temporary), "RECORD": str(place.record)},
         **{"PATH": f"{place.programs}:/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PROXY_KEY": KEY},
@@ -126,7 +126,6 @@ def launch(name: str, place: Place, *words: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str], how: str) -> None:
-    """End the command."""
     match how:
         case "Ctrl-C":
             os.killpg(process.pid, signal.SIGINT)
@@ -146,7 +145,7 @@ def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["its end", "Ctrl-C", "SIGKILL"])
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_no_file_is_changed_and_none_is_left(name: str, how: str, place: Place, real: Proxy) -> None:
+def test_no_file_is_changed_or_left_behind(name: str, how: str, place: Place, real: Proxy) -> None:
     settle(name, place)
     before = tree(place.home)
     end(launch(name, place, "--url", real.url), how)
@@ -157,8 +156,8 @@ def test_no_file_is_changed_and_none_is_left(name: str, how: str, place: Place, 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["no key", "a key"])
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_the_agent_is_given_the_proxy_for_this_run(name: str, key: tuple[str, ...], place: Place, real: Proxy) -> None:
-    """In words, variables and files for this user alone, in which nothing of the user's secrets is."""
+def test_the_agent_uses_the_proxy_for_this_run(name: str, key: tuple[str, ...], place: Place, real: Proxy) -> None:
+    """Its arguments, variables and files are private to this user and contain none of the user's secrets."""
     settle(name, place)
     end(launch(name, place, "--url", real.url, *key), "its end")
     told = place.told()
@@ -169,14 +168,14 @@ def test_the_agent_is_given_the_proxy_for_this_run(name: str, key: tuple[str, ..
     assert KEY not in "".join(told["words"])
     assert (KEY in given or "PROXY_KEY" in given) == bool(key)
     assert {*told["modes"].values()} <= {0o700, 0o600}
-    # Cline has no way to name a variable: its key is in its private file.
+    # Cline cannot read its key from a variable, so its private file contains the key.
     assert (KEY in "".join(told["texts"].values())) == (name == "cline" and bool(key))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["its end", "Ctrl-C", "SIGKILL"])
-def test_nor_with_a_proxy_of_its_own(how: str, place: Place, server: Upstream) -> None:
-    """The log of that proxy is all that is new."""
+def test_no_file_is_changed_if_launch_starts_its_own_proxy(how: str, place: Place, server: Upstream) -> None:
+    """The only new file is the log of that proxy."""
     settle("codex", place)
     before = tree(place.home)
     url = f"http://127.0.0.1:{free_port()}"
@@ -189,7 +188,7 @@ def test_nor_with_a_proxy_of_its_own(how: str, place: Place, server: Upstream) -
 
 
 @pytest.mark.slow
-def test_an_agent_that_outlives_its_launch_keeps_its_folder(place: Place, server: Upstream) -> None:
+def test_an_agent_that_outlives_launch_keeps_its_folder(place: Place, server: Upstream) -> None:
     settle("codex", place)
     words = ("--url", f"http://127.0.0.1:{free_port()}", "--upstream", server.url)
     process = launch("codex", place, *words)
@@ -197,7 +196,7 @@ def test_an_agent_that_outlives_its_launch_keeps_its_folder(place: Place, server
     process.wait(PATIENCE)
     catalogs = [Path(path) for path in place.told()["texts"]]
     assert catalogs and all(path.is_file() for path in catalogs)
-    process.communicate(timeout=PATIENCE)  # the agent's standard input ends
+    process.communicate(timeout=PATIENCE)  # closes the agent's standard input
     until(lambda: not [*place.temporary.iterdir()])
 
 
@@ -214,7 +213,7 @@ def test_an_agent_that_cannot_be_started_leaves_nothing(place: Place, real: Prox
 
 @pytest.mark.slow
 def test_a_permanent_configuration_is_unchanged(place: Place, real: Proxy) -> None:
-    """One that `setup --write` wrote can still be undone behind a launch."""
+    """After `launch`, the configuration that `setup --write` wrote can still be undone."""
     settle("pi", place)
     before = tree(place.home)
     setup = [sys.executable, "-m", "proxy", "setup", "pi"]

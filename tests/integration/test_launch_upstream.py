@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy launch --upstream`: a proxy of its own for as long as the agent runs."""
+"""`vllm-tool-proxy launch --upstream`: a private proxy that runs as long as the agent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.scripted import PATIENCE, Act, Upstream, answer, chat
 
 pytestmark = pytest.mark.once
 
-# A program that asks the proxy that it was told of, says what came, and ends with a status of its own.
+# Sends a request to its proxy, prints the response, and exits with its own status.
 ASKS = f"""#!{sys.executable}
 import os, sys, urllib.request
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
 print(opener.open(os.environ["OPENAI_BASE_URL"] + "/models").status, sys.argv[1:])
 sys.exit(7)
 """
-# One that sends requests.
+# Sends requests.
 AGENT = """#!{python}
 import http.client, json, os, urllib.parse
 url = urllib.parse.urlsplit(os.environ["OPENAI_BASE_URL"])
@@ -37,17 +37,17 @@ for _ in range({times}):
     connection.request("POST", url.path + "/chat/completions", json.dumps({body!r}))
     connection.getresponse().read()
 """
-# One that says that it is there, and waits for its end.
+# Prints that it runs, and waits to be stopped.
 WAITS = """#!/bin/sh
 echo there
 exec sleep 600
 """
-# One that says who it is and where its proxy is, and ends when its standard input does.
+# Prints its process id and its proxy, and exits when its standard input is closed.
 STAYS = """#!/bin/sh
 echo $$ $OPENAI_BASE_URL
 exec cat
 """
-# A terminal of its own for a command: standard input becomes the one that controls it.
+# Gives a command its own terminal: standard input becomes the controlling terminal.
 ON_TERMINAL = (
     "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
 )
@@ -91,7 +91,7 @@ def started(home: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def ended(home: Path, *words: str) -> tuple[int, str, str]:
+def run(home: Path, *words: str) -> tuple[int, str, str]:
     with started(home, *words) as process:
         out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
@@ -103,32 +103,32 @@ def test_a_proxy_runs_as_long_as_the_agent(server: Upstream, home: Path) -> None
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"), "a b")
     log = log_of(home, url)
     told = f"started a proxy for {server.url}; it stops when the agent exits; its log is {log}\n"
-    assert ended(home, *words) == (7, "200 ['a b']\n", told)
+    assert run(home, *words) == (7, "200 ['a b']\n", told)
     assert not answers(url)
     assert "/v1/models" in log.read_text()
 
 
-def test_its_own_proxy_listens_on_this_machine_alone_whatever_the_rules_say(server: Upstream, home: Path) -> None:
-    """The port is that of the rules; another machine's rules file is read with `--rules`."""
+def test_its_proxy_listens_only_on_this_machine_whatever_the_rules_say(server: Upstream, home: Path) -> None:
+    """The port comes from a rules file that was written for another machine."""
     port = free_port()
     (home / "rules.yaml").write_text(f"settings: {{host: 192.0.2.5, port: {port}}}\n")
     words = ("sdk", "--rules", "rules.yaml", "--upstream", server.url, "--", str(home / "asks"))
-    status, out, err = ended(home, *words)
+    status, out, err = run(home, *words)
     assert (status, out) == (7, "200 []\n"), err
     assert log_of(home, f"http://127.0.0.1:{port}").exists()
 
 
-def test_a_proxy_that_listens_already_is_used_and_goes_on(server: Upstream, home: Path, tmp_path: Path) -> None:
+def test_a_running_proxy_is_used_and_keeps_running(server: Upstream, home: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         proxy = start(server.url, folder=tmp_path, stack=stack)
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
         told = f"using the proxy that listens at {proxy.url} for {server.url}\n"
-        assert ended(home, *words) == (7, "200 []\n", told)
+        assert run(home, *words) == (7, "200 []\n", told)
         assert answers(f"{proxy.url}/health")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_there", [False, True], ids=["its own proxy", "one that listens already"])
+@pytest.mark.parametrize("is_there", [False, True], ids=["its own proxy", "a running proxy"])
 def test_the_verdict_is_printed_when_the_agent_exits(
     server: Upstream, home: Path, tmp_path: Path, is_there: bool
 ) -> None:
@@ -145,43 +145,43 @@ def test_the_verdict_is_printed_when_the_agent_exits(
         body = chat(tools=TOOLS, stream=True)
         (home / "agent").write_text(AGENT.format(python=sys.executable, times=len(USUAL), body=body))
         (home / "agent").chmod(0o755)
-        status, _, err = ended(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "agent"))
+        status, _, err = run(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "agent"))
     assert status == 0, err
     assert err.splitlines()[1:] == ["vllm-tool-proxy: 5 requests, 2 rescued, 1 rejected, 1 failed"]
 
 
 @pytest.mark.slow
-def test_a_proxy_that_cannot_start_is_one_line(server: Upstream, home: Path) -> None:
-    """Also if something else listens at the URL."""
+def test_a_failed_proxy_start_is_reported_in_one_line(server: Upstream, home: Path) -> None:
+    """The error is the same if another program listens at the URL."""
     wrong = home / "wrong.yaml"
     wrong.write_text("models: 7\n")
     for url in (f"http://127.0.0.1:{free_port()}", server.url):
         words = ("sdk", "--url", url, "--upstream", server.url, "--rules", str(wrong), "--", str(home / "asks"))
-        status, out, err = ended(home, *words)
+        status, out, err = run(home, *words)
         assert (status, out) == (3, "")
         assert err.startswith("vllm-tool-proxy: error: the proxy did not start: ") and err.count("\n") == 1
 
 
 def test_an_unusable_url_is_reported_as_by_serve(home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
-    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", "nonsense", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err.startswith("vllm-tool-proxy: error: --upstream: 'nonsense' cannot be used; ") and err.count("\n") == 1
 
 
-def test_an_unwritable_log_is_one_line(server: Upstream, home: Path) -> None:
+def test_an_unwritable_log_is_reported_in_one_line(server: Upstream, home: Path) -> None:
     (home / ".local").write_text("")
     url = f"http://127.0.0.1:{free_port()}"
     told = f"{log_of(home, url)} cannot be written (Not a directory)"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"))
-    assert ended(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
+    assert run(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
 
 
 @pytest.mark.slow
-def test_a_missing_model_server_is_one_line(home: Path) -> None:
-    """And the proxy that was started for it does not stay."""
+def test_a_missing_model_server_is_reported_in_one_line(home: Path) -> None:
+    """The proxy that was started for it is stopped."""
     url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    status, out, err = ended(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
     assert (status, out) == (3, "")
     assert err.splitlines()[-1].startswith(f"vllm-tool-proxy: error: connection refused at {nobody}; ")
     assert not answers(f"{url}/health")
@@ -190,7 +190,7 @@ def test_a_missing_model_server_is_one_line(home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("url", ["http://10.0.0.1:8003", "https://127.0.0.1:8003", "http://127.0.0.1:8003/for/a"])
 def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
-    status, out, err = ended(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", "http://127.0.0.1:1", "--", str(home / "asks"))
     assert (status, out) == (2, "")
     assert err == (
         f"vllm-tool-proxy: error: --upstream starts a proxy on this machine, but {url} is on another one; leave out "
@@ -199,7 +199,7 @@ def test_no_proxy_is_started_on_another_machine(home: Path, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_order_to_end_ends_the_agent_and_the_proxy(server: Upstream, home: Path) -> None:
+def test_a_signal_ends_the_agent_and_the_proxy(server: Upstream, home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
     try:
@@ -216,8 +216,8 @@ def test_an_order_to_end_ends_the_agent_and_the_proxy(server: Upstream, home: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, number: signal.Signals) -> None:
-    """The proxy asks its model server, which says nothing, so that the agent is not started yet."""
+def test_a_signal_before_the_agent_runs_stops_the_proxy(home: Path, number: signal.Signals) -> None:
+    """The proxy waits for its silent model server, so the agent is not started yet."""
     url = f"http://127.0.0.1:{free_port()}"
     with Upstream([Act.EXPECT_CLOSE] * 20) as server:
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "waits"))
@@ -233,8 +233,8 @@ def test_an_order_to_end_before_the_agent_is_there_leaves_no_proxy(home: Path, n
 
 
 @pytest.mark.slow
-def test_killed_it_leaves_no_proxy(server: Upstream, home: Path) -> None:
-    """It can do nothing itself then; the agent, which nobody has killed, goes on."""
+def test_a_killed_launch_leaves_no_proxy(server: Upstream, home: Path) -> None:
+    """`launch` cannot clean up. The agent is not killed and continues."""
     url = f"http://127.0.0.1:{free_port()}"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
     with started(home, *words) as process:
@@ -247,8 +247,8 @@ def test_killed_it_leaves_no_proxy(server: Upstream, home: Path) -> None:
         assert "cat" in Path(f"/proc/{agent}/cmdline").read_text()
 
 
-def test_killed_before_its_proxy_listens_it_leaves_none(home: Path) -> None:
-    """It is killed as soon as there is a process that would become one, which has its log locked."""
+def test_a_launch_killed_before_its_proxy_listens_leaves_no_proxy(home: Path) -> None:
+    """`launch` is killed once the process that becomes the proxy has locked its log."""
     url = f"http://127.0.0.1:{free_port()}"
     with Upstream([Act.EXPECT_CLOSE] * 20) as server:
         process = started(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
@@ -256,7 +256,7 @@ def test_killed_before_its_proxy_listens_it_leaves_none(home: Path) -> None:
         until(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
         process.kill()
         process.communicate(timeout=PATIENCE)
-        until(lambda: not is_locked(log))  # the process that would become a proxy holds it
+        until(lambda: not is_locked(log))  # the process that becomes a proxy holds the lock
     assert not answers(f"{url}/health")
 
 
@@ -270,7 +270,7 @@ def is_locked(log: Path) -> bool:
 
 
 @pytest.mark.slow
-def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstream, home: Path) -> None:
+def test_a_closed_terminal_leaves_neither_agent_nor_proxy(server: Upstream, home: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     ours, theirs = os.openpty()
     words = ("-m", "proxy", "launch", "sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
@@ -290,7 +290,7 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
     said = out_file.read_text().partition(".log\n")[2]
     assert answers(f"{url}/health")
     os.close(ours)
-    # The agent, which reads, may see that its terminal is gone before the signal comes.
+    # The agent reads its terminal and may notice the close before the signal arrives.
     assert process.wait(PATIENCE) in (128 + signal.SIGHUP, 1)
     assert not answers(f"{url}/health")
     assert not Path(f"/proc/{said.split()[0]}").exists()
@@ -298,13 +298,13 @@ def test_a_terminal_that_is_closed_leaves_neither_agent_nor_proxy(server: Upstre
 
 @pytest.mark.slow
 def test_a_proxy_for_another_server_is_not_used(server: Upstream, home: Path, tmp_path: Path) -> None:
-    """The one that was asked for, and not whatever is there."""
+    """A new proxy is started for the requested server."""
     with ExitStack() as stack:
         other = stack.enter_context(Upstream())
         other.paths = {"/health": [answer({})], MODELS: cards("other", max_model_len=65536)}
         proxy = start(other.url, folder=tmp_path, stack=stack)
         words = ("sdk", "--url", proxy.url, "--upstream", server.url, "--", str(home / "asks"))
-        status, out, err = ended(home, *words)
+        status, out, err = run(home, *words)
         assert (status, out) == (7, "200 []\n")
         url = err.partition(" at ")[2].partition(",")[0]
         assert int(url.rpartition(":")[2]) > int(proxy.url.rpartition(":")[2])
@@ -317,21 +317,21 @@ def test_a_proxy_for_another_server_is_not_used(server: Upstream, home: Path, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [[b"SSH-2.0-OpenSSH_9\r\n"], [answer({"vllm_url": "http://127.0.0.1:1"})]])
-def test_a_listener_that_is_no_proxy_is_not_used(server: Upstream, home: Path, script: list[bytes]) -> None:
+def test_a_listener_that_is_not_a_proxy_is_not_used(server: Upstream, home: Path, script: list[bytes]) -> None:
     with Upstream() as there:
         there.paths = {"/": script, "/health": script}
         words = ("sdk", "--url", there.url, "--upstream", server.url, "--", str(home / "asks"))
-        status, out, err = ended(home, *words)
+        status, out, err = run(home, *words)
     assert (status, out) == (7, "200 []\n")
     assert f", because something else listens at {there.url}; " in err
 
 
 @pytest.mark.slow
 def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path) -> None:
-    """It ends with the other's agent."""
+    """That proxy stops with the other agent."""
     url = f"http://127.0.0.1:{free_port()}"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "stays"))
-    with started(home, *words) as first, started_behind(first, home, *words) as second:
+    with started(home, *words) as first, start_after(first, home, *words) as second:
         assert second.stdout is not None and second.stderr is not None
         theirs = second.stdout.readline().split()[1].removesuffix("/v1")
         assert f" at {theirs}, because something else listens at {url}; " in second.stderr.readline()
@@ -342,8 +342,8 @@ def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path)
     assert (first.returncode, second.returncode) == (0, 0)
 
 
-def started_behind(first: subprocess.Popen[str], home: Path, *words: str) -> subprocess.Popen[str]:
-    """Start the command once the first one's agent runs."""
+def start_after(first: subprocess.Popen[str], home: Path, *words: str) -> subprocess.Popen[str]:
+    """Start the command once the first command's agent runs."""
     assert first.stdout is not None
     assert first.stdout.readline()
     return started(home, *words)

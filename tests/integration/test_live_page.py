@@ -1,4 +1,4 @@
-"""The live page's paths: what it is told, and who is told it."""
+"""The live page's paths: the data that it receives, and who may request it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def server() -> Iterator[Upstream]:
 
 
 def script(server: Upstream, *scripts: Any) -> None:
-    """Play these scripts, and list the models."""
+    """Play these scripts and list the models."""
     server.play(*scripts)
     server.paths["/health"] = [answer({})]
     server.paths["/v1/models"] = [answer({"data": [{"id": "tiny", "owned_by": "vllm"}]})]
@@ -67,7 +67,7 @@ def get(page: Page, path: str, **given: Any) -> Any:
     return page.client.get(path, environ_overrides=LOCAL, **given)
 
 
-def test_healings_are_shown_as_such(server: Upstream) -> None:
+def test_healed_requests_are_shown_as_healed(server: Upstream) -> None:
     script(server, whole_reply("a"))
     with live_page(server.url, "models: [{match: '*', heal: {on: [one_system]}}]", audit_values=True) as page:
         system = [{"role": "system", "content": "A"}, {"role": "system", "content": "B"}]
@@ -130,7 +130,7 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
     }
 
 
-def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_open_page_polls_for_updates_without_log_lines(server: Upstream, caplog: pytest.LogCaptureFixture) -> None:
     script(server, *[whole_reply("a")] * 2)
     caplog.set_level(logging.INFO, "proxy")
     with live_page(server.url) as page:
@@ -146,7 +146,7 @@ def test_an_open_page_polls_for_news_without_log_lines(server: Upstream, caplog:
     assert "_ui/state" not in caplog.text
 
 
-def test_without_audit_values_nothing_that_was_said_is_kept(server: Upstream) -> None:
+def test_without_audit_values_no_content_is_kept(server: Upstream) -> None:
     said = "something-that-was-said"
     script(server, text_reply(CALL.replace("hi", said)))
     with live_page(server.url) as page:
@@ -180,7 +180,7 @@ def test_kept_values_are_hidden_once_audit_values_is_off(server: Upstream) -> No
     assert (story["steps"], story["reading"], story["values"], answer_status) == ([], [], False, 404)
 
 
-def test_the_story_has_the_reason_of_a_rejected_call(server: Upstream) -> None:
+def test_the_story_contains_the_reason_of_a_rejected_call(server: Upstream) -> None:
     script(server, NO_CALL)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
@@ -190,7 +190,7 @@ def test_the_story_has_the_reason_of_a_rejected_call(server: Upstream) -> None:
     assert reading[1].startswith("refused at line 1: ") and reading[1].endswith(": no tool of this name is offered")
 
 
-def test_each_try_is_in_the_story(server: Upstream) -> None:
+def test_the_story_contains_each_try(server: Upstream) -> None:
     needed = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
     refused = answer({"error": {"message": needed, "type": "BadRequestError", "code": 400}}, 400)
     script(server, [refused], whole_reply("a"))
@@ -205,7 +205,7 @@ def test_each_try_is_in_the_story(server: Upstream) -> None:
     ]
 
 
-def test_a_request_can_be_saved_as_a_capture_that_parse_reads(server: Upstream) -> None:
+def test_a_request_can_be_saved_as_a_capture_that_parse_accepts(server: Upstream) -> None:
     script(server, IN_TEXT)
     with live_page(server.url, audit_values=True) as page:
         ask(page)
@@ -232,7 +232,7 @@ def test_the_page_keeps_the_start_of_an_answer_that_is_captured_whole(server: Up
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/v1/responses"])
-def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, path: str) -> None:
+def test_secrets_are_masked_in_requests_but_not_in_replies(server: Upstream, path: str) -> None:
     shaped = "sk-" + "proj-Ab3_" * 4
     reply = [ROLE, text(f"{SECRET} {shaped}"), finish(), DONE]
     script(server, stream(*reply))
@@ -261,7 +261,7 @@ def test_secrets_are_masked_in_requests_and_kept_in_replies(server: Upstream, pa
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/_ui/assets/page.js"])
-def test_with_no_ui_there_is_nothing_and_nothing_is_kept(server: Upstream, path: str) -> None:
+def test_with_no_ui_there_is_no_page_and_no_data(server: Upstream, path: str) -> None:
     script(server, whole_reply("a"))
     with live_page(server.url, no_ui=True) as page:
         assert get(page, path).status_code == 404
@@ -278,7 +278,7 @@ def test_an_unknown_page_is_a_404(server: Upstream, path: str) -> None:
         assert get(page, f"/_ui/{path}").status_code == 404
 
 
-def test_without_an_admins_key_this_machine_may(server: Upstream) -> None:
+def test_without_an_admins_key_this_machine_is_allowed(server: Upstream) -> None:
     with live_page(server.url) as page:
         assert [get(page, path).status_code for path in ("/_ui", "/_ui/state")] == [200, 200]
         assert get(page, "/_ui/state", headers=OWN_PAGE).status_code == 200
@@ -300,7 +300,7 @@ def basic(key: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", PATHS)
 @rows(__file__, "headers")
-def test_with_a_key_a_browser_is_asked_for_it_even_here(server: Upstream, path: str, headers: dict[str, str]) -> None:
+def test_with_a_key_a_local_browser_is_asked_for_it_too(server: Upstream, path: str, headers: dict[str, str]) -> None:
     with live_page(server.url, keys=admin("secret")) as page:
         refused = get(page, path, headers=headers)
         assert refused.status_code == 401
@@ -308,7 +308,7 @@ def test_with_a_key_a_browser_is_asked_for_it_even_here(server: Upstream, path: 
 
 
 @pytest.mark.parametrize("headers", [basic("se:cret"), {"Authorization": "Bearer se:cret"}, {"x-api-key": "se:cret"}])
-def test_the_key_works_from_elsewhere(server: Upstream, headers: dict[str, str]) -> None:
+def test_the_key_works_from_other_machines(server: Upstream, headers: dict[str, str]) -> None:
     with live_page(server.url, keys=admin("se:cret")) as page:
         far = {"REMOTE_ADDR": "10.0.0.1", "HTTP_HOST": "proxy.example"}
         for path in ("/_ui", "/_ui/state"):
@@ -328,7 +328,7 @@ def test_the_key_works_from_elsewhere(server: Upstream, headers: dict[str, str])
     ],
 )
 def test_another_page_cannot_use_the_saved_password(server: Upstream, path: str, told: dict[str, str]) -> None:
-    """Cross-site request forgery: the browser sends the password with whatever another page makes it send."""
+    """Cross-site request forgery: the browser adds the password to every request that another page triggers."""
     with live_page(server.url, keys=admin("secret")) as page:
         refused = get(page, path, headers={**basic("secret"), **told})
         assert refused.status_code == 403
@@ -336,7 +336,7 @@ def test_another_page_cannot_use_the_saved_password(server: Upstream, path: str,
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/_reload", CHAT])
-def test_the_password_opens_nothing_but_the_page(server: Upstream, path: str) -> None:
+def test_the_password_is_valid_only_for_the_page(server: Upstream, path: str) -> None:
     with live_page(server.url, keys=dataclasses.replace(admin("secret"), clients=(ClientKey("a", b"x" * 32),))) as page:
         method = "GET" if path == "/metrics" else "POST"
         refused = page.client.open(path, method=method, headers=basic("secret"), environ_overrides=LOCAL)
@@ -344,7 +344,7 @@ def test_the_password_opens_nothing_but_the_page(server: Upstream, path: str) ->
 
 
 @pytest.mark.parametrize("path", ["/_ui", "/_ui/state", "/_ui/assets/page.js", "/_ui/assets/page.css"])
-def test_the_page_loads_nothing_from_elsewhere(server: Upstream, path: str) -> None:
+def test_the_page_loads_nothing_from_other_origins(server: Upstream, path: str) -> None:
     with live_page(server.url) as page:
         headers = get(page, path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["Content-Security-Policy"].split(";"))

@@ -1,4 +1,4 @@
-"""The live page in a real Chromium: what it shows, how it is used, and that nothing hostile does anything in it."""
+"""The live page in a real Chromium: its content, its use, and its defense against hostile text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.once
 
 expect.set_options(timeout=PATIENCE)
 WIDTHS = (320, 390, 768, 1400, 1920)
-# What axe calls the two kinds of findings that count.
+# axe's names for the two levels of findings that fail the test.
 SERIOUS = ("serious", "critical")
 KEY = "the-admins-own-key"
 
@@ -45,7 +45,7 @@ class Site:
         self.url = f"{proxy.url}/_ui"
 
     def play(self, *scripts: Any) -> None:
-        """The next answers of the model server; it is well."""
+        """Set the next answers of the model server, which is healthy."""
         self.upstream.play(*scripts)
         self.upstream.paths["/health"] = [answer({})]
 
@@ -81,7 +81,7 @@ def test_the_verdict_the_models_and_the_requests_are_shown(page: Page) -> None:
     model = page.locator("#model-rows tr").all_inner_texts()
     assert [line.split("\t")[:6] for line in model] == [["tiny", "5", "2", "2", "1", "1"]]
     cells = [row.locator("td").all_inner_texts() for row in page.locator("#request-rows tr").all()]
-    # A request may end a little after the next one began.
+    # A request may end shortly after the next one began.
     assert sorted((result, tools) for _, result, tools, *_ in cells) == [
         ("clean", ""),
         ("failed 503 upstream: server_error", ""),
@@ -93,7 +93,7 @@ def test_the_verdict_the_models_and_the_requests_are_shown(page: Page) -> None:
     expect(page.locator("#live-rows tr")).to_have_count(0)
 
 
-def test_requests_are_filtered_by_their_result_and_searched(page: Page) -> None:
+def test_requests_can_be_searched_and_filtered_by_result(page: Page) -> None:
     rows = page.locator("#request-rows tr")
     page.get_by_label("Result").select_option("rescued")
     expect(rows).to_have_count(2)
@@ -119,7 +119,7 @@ def test_the_text_is_shown_next_to_the_call(page: Page) -> None:
 
 @pytest.mark.slow
 @rows(__file__, "before,after,parts")
-def test_differences_are_found_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
+def test_differences_are_shown_word_by_word(page: Page, before: str, after: str, parts: list[Any] | None) -> None:
     script = "async ([a, b]) => (await import('/_ui/assets/diff.js')).compared(a, b)"
     found = page.evaluate(script, [before, after])
     assert parts is None or found == parts
@@ -127,7 +127,7 @@ def test_differences_are_found_word_by_word(page: Page, before: str, after: str,
     assert "".join(text for kind, text in found if kind != "removed") == after
 
 
-def test_a_request_opens_to_its_whole_story(page: Page) -> None:
+def test_a_request_opens_to_show_its_whole_story(page: Page) -> None:
     page.locator("#request-rows button").last.click()
     body = page.locator("#story-body")
     expect(body.locator("dl")).to_contain_text("/v1/chat/completions")
@@ -164,7 +164,7 @@ def test_an_open_page_is_updated(chromium: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_requests_of_an_old_ring_disappear(chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ring is in the file that workers share; a worker that finds it broken begins another."""
+    """The ring is in the file that workers share. A worker that finds it corrupted starts a new one."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with site(tmp_path) as one, opened(chromium, one.url) as page:
         one.play(USUAL[0], USUAL[2])
@@ -193,7 +193,7 @@ def test_focus_survives_an_update(chromium: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_all_of_it_can_be_used_by_the_keyboard(page: Page) -> None:
+def test_the_whole_page_can_be_used_by_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
@@ -215,7 +215,7 @@ def test_all_of_it_can_be_used_by_the_keyboard(page: Page) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
-def test_at_each_width_nothing_is_cut_off(chromium: Browser, shown: Site, width: int) -> None:
+def test_nothing_is_cut_off_at_any_width(chromium: Browser, shown: Site, width: int) -> None:
     with opened(chromium, shown.url, width=width) as page:
         expect(page.locator("#request-rows tr")).to_have_count(len(USUAL))
         assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -230,7 +230,7 @@ def test_at_each_width_nothing_is_cut_off(chromium: Browser, shown: Site, width:
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 1400])
-def test_axe_finds_nothing_serious(chromium: Browser, shown: Site, dark: bool, width: int) -> None:
+def test_axe_finds_no_serious_problem(chromium: Browser, shown: Site, dark: bool, width: int) -> None:
     with opened(chromium, shown.url, dark=dark, width=width) as page:
         expect(page.locator("#request-rows tr")).to_have_count(len(USUAL))
         assert serious(page) == []
@@ -252,9 +252,7 @@ HIDDEN = re.compile("[\u202e\u2066\u061c\u00ad\U000e0041]")
 
 @pytest.fixture(scope="module")
 def harmful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Three requests for each hostile text: it is in what the model says, in the name of a tool, in arguments, in the
-    name of the model, in what the client says, and in an error.
-    """
+    """Three requests for each hostile text: in model output, tool name, arguments, model name and errors."""
     with site(tmp_path_factory.mktemp("harmful"), "--audit-values") as one:
         for hostile in HOSTILE:
             one.play(
@@ -269,7 +267,7 @@ def harmful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.slow
-def test_hostile_text_does_nothing(chromium: Browser, harmful: Site) -> None:
+def test_hostile_text_has_no_effect(chromium: Browser, harmful: Site) -> None:
     with opened(chromium, "about:blank") as page:
         complaints = watched(page, harmful.url)
         page.goto(harmful.url)
@@ -315,7 +313,7 @@ def watched(page: Page, url: str) -> list[str]:
     return complaints
 
 
-def test_its_policy_lets_no_script_run_that_is_not_its_own(page: Page) -> None:
+def test_its_policy_blocks_all_other_scripts(page: Page) -> None:
     refused = page.evaluate(
         """() => ["onclick='window.hit = 1'", "<img src=x onerror='window.hit = 1'>"].map((said) => {
             const made = document.createElement("div");
@@ -336,7 +334,7 @@ def test_its_policy_lets_no_script_run_that_is_not_its_own(page: Page) -> None:
 
 @pytest.mark.slow
 def test_with_a_key_a_browser_asks_for_it_and_another_page_cannot_use_it(chromium: Browser, tmp_path: Path) -> None:
-    """The other page is on another port of this machine, the same site to a browser: the key would be sent with it."""
+    """The other page is on another port, so a browser considers it the same site and would send the key."""
     (tmp_path / "key").write_text(KEY)
     with site(tmp_path, "--admin-key-file", str(tmp_path / "key")) as one:
         for key, status in (("not-it", 401), (KEY, 200)):

@@ -1,4 +1,4 @@
-"""A log that nobody reads stops nothing, and standard streams that are closed are nobody else's."""
+"""A log without a reader blocks no request, and closed standard streams are not reused for other files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.once
 def serving(
     *flags: str, stderr: int, stdout: int | None = None, close: tuple[int, ...] = ()
 ) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a proxy with these standard streams, without a model server; yield its process and port."""
+    """Run a proxy with these standard streams, without a model server. Yield its process and port."""
     port = free_port()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:1", "--port", str(port), *flags]
     if close:
@@ -46,7 +46,7 @@ def serving(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("close", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)], ids=str)
-def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
+def test_it_serves_with_closed_standard_streams(close: tuple[int, ...]) -> None:
     with serving(stderr=subprocess.DEVNULL, close=close) as (process, port):
         worker = Proxy(port, Path(os.devnull)).health()["worker"]
         for number in (process.pid, worker):
@@ -57,7 +57,7 @@ def test_with_closed_standard_streams_it_serves(close: tuple[int, ...]) -> None:
 
 
 def ask_often(port: int, count: int) -> None:
-    """Send requests with long log lines."""
+    """Send requests that cause long log lines."""
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
         for _ in range(count):
             client.request("GET", "/nothing/" + "x" * 450)

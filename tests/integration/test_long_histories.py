@@ -1,4 +1,4 @@
-"""Long texts in a history: whatever they hold, reading them takes time by their length (contract C7)."""
+"""Long texts in a history: parsing time is linear in their length, whatever they contain (C7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
 
-# So much takes a twentieth of a second of a processor that has nothing else to do, and by the square minutes.
+# An idle processor needs 0.05 s for this size. With quadratic parsing it would need minutes.
 SIZE = 250_000
 SECONDS = 2.0
 UNITS = {
@@ -48,7 +48,7 @@ ARGUMENTS: dict[str, Callable[[str], str]] = {
 
 
 def chat(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """Return a chat request whose history has this text of the model, a call and its result."""
+    """Return a chat request whose history contains this model text, a call and its result."""
     function = {"name": "write_file", "arguments": arguments}
     messages = [
         {"role": "user", "content": "Hi"},
@@ -59,7 +59,7 @@ def chat(text: str, arguments: str = "{}", result: str = "done") -> dict[str, An
 
 
 def messages(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """Return the same in Messages, where arguments are an object."""
+    """Return the same as a Messages request, where arguments are an object."""
     call = in_messages.call(name="write_file", input={"path": "a", "content": arguments})
     said = in_messages.assistant(in_messages.text(text), call)
     turns = [in_messages.user("Hi"), said, in_messages.user(in_messages.result(result))]
@@ -67,7 +67,7 @@ def messages(text: str, arguments: str = "{}", result: str = "done") -> dict[str
 
 
 def responses(text: str, arguments: str = "{}", result: str = "done") -> dict[str, Any]:
-    """Return the same in Responses."""
+    """Return the same as a Responses request."""
     said = in_responses.assistant(text), in_responses.call(name="write_file", arguments=arguments)
     items = [in_responses.user("Hi"), *said, in_responses.output(result)]
     return DIALECTS["responses"].ask(streamed=False, tools=True, input=items)
@@ -83,7 +83,7 @@ def _proxied() -> Iterator[tuple[FlaskClient, Upstream]]:
 
 
 def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str, Any]) -> float:
-    """Return the CPU time of a request whose reply is a call, so that the history is searched for it."""
+    """Return the CPU time of a request. Its reply is a call, so the proxy searches the history for that call."""
     client, server = proxied
     said = '<tool_call>\n{"name": "write_file", "arguments": {"path": "b", "content": "c"}}\n</tool_call>'
     server.paths = {"/v1/chat/completions": whole_reply(said)}
@@ -97,7 +97,7 @@ def seconds(proxied: tuple[FlaskClient, Upstream], dialect: str, body: dict[str,
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_texts_are_linear(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
+def test_long_texts_take_linear_time(proxied: tuple[FlaskClient, Upstream], dialect: str, unit: str) -> None:
     text = unit * (SIZE // len(unit))
     assert seconds(proxied, dialect, HISTORIES[dialect](text)) < SECONDS
     assert seconds(proxied, dialect, HISTORIES[dialect]("So.", result=text)) < SECONDS
@@ -107,7 +107,7 @@ def test_long_texts_are_linear(proxied: tuple[FlaskClient, Upstream], dialect: s
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("form", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("dialect", HISTORIES)
-def test_long_arguments_are_linear(
+def test_long_arguments_take_linear_time(
     proxied: tuple[FlaskClient, Upstream], dialect: str, form: Callable[[str], str], unit: str
 ) -> None:
     arguments = form(unit * (SIZE // len(unit)))

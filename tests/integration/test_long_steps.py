@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 
 
 class Parts:
-    """The body of a stream with long steps, and its wait object."""
+    """Body of a stream with long steps, and its wait object."""
 
     parked = blocks = computes = False
 
@@ -39,8 +39,8 @@ class Parts:
             yield step()
 
 
-def test_a_long_step_is_made_on_its_own_thread_in_short_slices() -> None:
-    """While it goes on another stream has its turns; a second long step waits for the first."""
+def test_a_long_step_runs_on_its_own_thread_in_short_slices() -> None:
+    """Another stream gets its turns meanwhile, and a second long step waits for the first."""
     usual = sys.getswitchinterval()
     seen: list[tuple[str, float]] = []
     other_ended = threading.Event()
@@ -66,7 +66,7 @@ def test_a_long_step_is_made_on_its_own_thread_in_short_slices() -> None:
     assert sys.getswitchinterval() == usual
 
 
-def test_the_lock_is_given_away_sooner_while_there_are_streams() -> None:
+def test_the_interpreter_lock_is_released_sooner_while_there_are_streams() -> None:
     usual = sys.getswitchinterval()
     seen: list[float] = []
 
@@ -84,8 +84,8 @@ def test_the_lock_is_given_away_sooner_while_there_are_streams() -> None:
         sys.setswitchinterval(usual)
 
 
-def test_a_stream_that_fails_is_the_only_one() -> None:
-    """An error that nothing caught ends its stream without a proper end."""
+def test_a_failing_stream_does_not_affect_the_others() -> None:
+    """An uncaught error ends its own stream without a proper end."""
 
     def body(fails: bool) -> Iterator[bytes]:
         yield b"So"
@@ -101,7 +101,7 @@ def test_a_stream_that_fails_is_the_only_one() -> None:
 
 @contextmanager
 def driven_by_a_pump(*logged: str) -> Iterator[Callable[[Parts, Iterator[bytes]], Future[tuple[bool, bytes]]]]:
-    """Yield a function that drives a stream: its result is whether it ended whole, and the client's bytes."""
+    """Yield a function that drives a stream. It returns whether the stream ended properly, and the client's bytes."""
     drain = os.eventfd(0)
     told: list[str] = []
     log = SimpleNamespace(exception=told.append, error=told.append)

@@ -1,4 +1,4 @@
-"""The loop guard of the OpenClaw proxy's users (A1): off by default, and in the client's own mode."""
+"""The loop guard that users of the OpenClaw proxy know (A1): off by default, and in the client's own mode."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ TURNS: dict[str, Callable[[str], list[dict[str, Any]]]] = {
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_each_dialect_gets_its_own_answer(inside: Inside, dialect: Dialect, streamed: bool) -> None:
-    """The limit is a number of results: one result less is sent upstream."""
+def test_the_loop_guard_answers_in_each_dialect(inside: Inside, dialect: Dialect, streamed: bool) -> None:
+    """The limit is a number of results. A request with one result less is sent upstream."""
     turns = [{"role": "user", "content": "go"}, *TURNS[dialect.name]("toolu_1"), *TURNS[dialect.name]("toolu_2")]
     body = dialect.ask(streamed=streamed, tools=True) | {"input" if dialect.name == "responses" else "messages": turns}
     read = dialect.stream if streamed else dialect.whole

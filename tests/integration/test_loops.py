@@ -1,4 +1,4 @@
-"""A proxy never talks to itself: not at its start, and not by way of others (RFC 9110, 7.6.3)."""
+"""A proxy never sends requests to itself, neither directly nor through other proxies (RFC 9110, 7.6.3)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SENTENCE = "the upstream of this proxy is this proxy"
 PSEUDONYM = re.compile(r"1\.1 [0-9a-f]{16}")
 
 
-def served(proxy: Proxy) -> int:
+def request_count(proxy: Proxy) -> int:
     """Return the number of logged requests, except for /health."""
     lines = proxy.log.read_text().splitlines()
     return sum(" status=" in line and "path=/health" not in line for line in lines)
@@ -49,20 +49,20 @@ def _looped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
-def test_a_looped_request_is_refused_immediately(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
-    before = served(looped)
+def test_a_looped_request_is_rejected_immediately(looped: Proxy, dialect: Dialect, streamed: bool) -> None:
+    before = request_count(looped)
     status, headers, body = looped.ask("POST", dialect.path, dialect.ask(streamed=streamed, tools=True))
     assert status == 508
     assert dialect.error(body, status).words == SENTENCE
     assert headers["x-should-retry"] == "false"
-    until(lambda: served(looped) >= before + 2)
-    # The client's, its own, and for some dialects a question for the models before: whichever worker gets them.
-    assert served(looped) - before <= 4
+    until(lambda: request_count(looped) >= before + 2)
+    # The client's request, its own, and for some dialects a model list request. Any worker may receive them.
+    assert request_count(looped) - before <= 4
     assert SENTENCE in looped.log.read_text()
 
 
 @pytest.mark.slow
-def test_two_proxies_that_point_at_each_other_are_an_error(proxy: Start, tmp_path: Path) -> None:
+def test_two_proxies_that_point_at_each_other_return_an_error(proxy: Start, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("settings: {upstream: 'http://127.0.0.1:1'}\n")
     one = proxy("", "--rules", str(rules))
@@ -76,7 +76,7 @@ def test_two_proxies_that_point_at_each_other_are_an_error(proxy: Start, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start) -> None:
+def test_a_chain_of_two_proxies_works_and_keeps_all_via_entries(proxy: Start) -> None:
     with Upstream(whole_reply("Hi")) as server:
         behind = proxy(server.url)
         before = proxy(behind.url)
@@ -90,7 +90,7 @@ def test_a_chain_of_two_proxies_works_and_keeps_the_entries_of_all(proxy: Start)
 
 
 @pytest.mark.slow
-def test_all_that_is_sent_to_the_model_server_has_the_same_entry_also_after_a_reload(proxy: Start) -> None:
+def test_every_upstream_request_has_the_same_via_entry_even_after_a_reload(proxy: Start) -> None:
     with ModelServer(Behaviour()) as server:
         one = proxy(server.url, "--workers", "2")
         master = parent(one.health()["worker"])
@@ -133,11 +133,11 @@ def own_name() -> str:
         ("::", "http://127.0.0.1:PORT"),
     ],
 )
-def test_a_start_with_its_own_address_as_upstream_is_refused(
+def test_a_start_with_its_own_address_as_upstream_is_rejected(
     host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_bare(tmp_path, monkeypatch)
-    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("it would have started"))
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("the proxy would have started"))
     port = str(free_port())
     url = upstream.replace("PORT", port)
     rules = tmp_path / "own.yaml"
@@ -158,7 +158,7 @@ def test_a_start_with_its_own_address_as_upstream_is_refused(
         ("0.0.0.0", "http://192.0.2.1:PORT"),
     ],
 )
-def test_other_upstreams_start(
+def test_a_start_with_another_upstream_succeeds(
     host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_bare(tmp_path, monkeypatch)

@@ -1,6 +1,4 @@
-"""What goes wrong behind a Messages client: real statuses before the stream, the error event in it, and never an end
-that looks like success (F93, F95, C4, C6).
-"""
+"""Upstream faults for a Messages client: a real status or an error event, never a false success (F93, F95, C4, C6)."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ def events(data: bytes) -> list[Any]:
 
 
 def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
-    """Return error, text and arguments of a stream that ends in an error, without any sign of success."""
+    """Return error, text and arguments of a stream that ends in an error without any sign of success."""
     made = check_stream(data)
     assert made["type"] == "error" and b"message_stop" not in data and b"message_delta" not in data
     assert b"[DONE]" not in data
@@ -44,7 +42,7 @@ def broken(data: bytes) -> tuple[dict[str, Any], str, str]:
 
 
 @pytest.mark.parametrize("status", [503, 529])
-def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: int) -> None:
+def test_an_error_event_of_a_busy_server_is_an_overload_error(inside: Inside, status: int) -> None:
     for before, told in (([], 529), ([ROLE, text("a")], 200)):
         with serving(stream(*before, error_event("busy", status), DONE)) as server:
             response = inside(server.url).post(MESSAGES, json=ask())
@@ -53,8 +51,8 @@ def test_an_event_of_a_server_that_is_busy_is_overload(inside: Inside, status: i
         assert made["error"] == {"type": "overloaded_error", "message": "busy"}
 
 
-def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
-    """Blanks open no block, so the client has nothing yet."""
+def test_an_error_after_only_whitespace_is_a_status(inside: Inside) -> None:
+    """Whitespace opens no block, so the client has received nothing yet."""
     with serving(stream(ROLE, text("\n\n"), error_event("no", 400), DONE)) as server:
         response = inside(server.url).post(MESSAGES, json=ask())
     assert response.status_code == 400, response.data
@@ -62,7 +60,7 @@ def test_an_error_that_follows_blanks_alone_is_a_status(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning", "content"])
-def test_thinking_that_breaks_off_is_signed_and_ended_before_the_error(inside: Inside, name: str) -> None:
+def test_interrupted_thinking_is_signed_and_closed_before_the_error(inside: Inside, name: str) -> None:
     said_ = "<think>hm" if name == "content" else "hm"
     with serving(stream(ROLE, delta({name: said_}), error_event(), DONE)) as server:
         data = inside(server.url).post(MESSAGES, json=ask()).data
@@ -93,8 +91,8 @@ OVER: list[bytes] = [
 
 @pytest.mark.parametrize("refusal", OVER, ids=["vllm", "llama-server"])
 @MODES
-def test_a_prompt_that_is_too_long_has_anthropics_words(inside: Inside, refusal: bytes, streamed: bool) -> None:
-    """F95: by these words Claude Code compacts the conversation."""
+def test_a_prompt_that_is_too_long_gets_anthropics_message(inside: Inside, refusal: bytes, streamed: bool) -> None:
+    """F95: this message makes Claude Code compact the conversation."""
     for first in ([], [[vllm(LEAST)]]):
         with serving(*first, [refusal]) as server:
             response = inside(server.url).post(MESSAGES, json=ask(max_tokens=32000, stream=streamed))
@@ -141,8 +139,8 @@ def test_a_writer_defect_is_an_error_event(
 
 @pytest.mark.parametrize("half", ['{"path": "a', '{"path": "a"} x', '{"path": "a"}{"path": "a"}'])
 @MODES
-def test_a_broken_call_without_tools_never_looks_whole(inside: Inside, half: str, streamed: bool) -> None:
-    """C4: the SDKs read half an object as a whole one."""
+def test_a_broken_call_without_tools_never_looks_complete(inside: Inside, half: str, streamed: bool) -> None:
+    """C4: the SDKs would parse a truncated object as a complete one."""
     with serving(reply(streamed, "", call("call_1", half), end="tool_calls")) as server:
         response = inside(server.url).post(MESSAGES, json=ask(tools=[], stream=streamed))
     if streamed:
@@ -157,7 +155,7 @@ def test_a_broken_call_without_tools_never_looks_whole(inside: Inside, half: str
 @pytest.mark.parametrize("end", ["tool_calls", "length"])
 @MODES
 def test_empty_arguments_without_tools(inside: Inside, end: str, streamed: bool) -> None:
-    """At a natural end they are an empty object; a call that was cut is none."""
+    """After a natural end, empty arguments become `{}`. A truncated call is not completed."""
     with serving(reply(streamed, "", call("call_1", ""), end=end)) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(stream=streamed)))
     if end == "tool_calls":

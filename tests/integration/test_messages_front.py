@@ -1,4 +1,4 @@
-"""The Messages front from the client to a scripted model server and back: paths, replies, and what is told of them."""
+"""The Messages front from the client to a scripted model server and back: paths, replies, log and metrics."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ MINE = "clients:\n  mine: {}\n"
 
 
 @pytest.mark.parametrize("path", ["/", "/for/mine/"])
-def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -> None:
-    """Claude Code asks so, of the base URL that it was given, whether the server is there."""
+def test_head_of_the_root_path_is_answered(front: Front, inside: Inside, path: str) -> None:
+    """Claude Code uses it to check whether a server runs at the configured base URL."""
     response = inside(NOWHERE, MINE).head(path)
     assert (response.status_code, response.data) == (200, b"")
     if path == "/":
@@ -78,7 +78,7 @@ def test_head_of_the_root_is_answered(front: Front, inside: Inside, path: str) -
     ],
 )
 @pytest.mark.parametrize("headers", [{}, VERSION], ids=["no header", "header"])
-def test_a_missing_path_has_the_error_of_its_api(
+def test_a_missing_path_returns_the_error_of_its_api(
     inside: Inside, method: str, path: str, status: int, headers: dict[str, str]
 ) -> None:
     with serving() as server:
@@ -90,7 +90,7 @@ def test_a_missing_path_has_the_error_of_its_api(
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("POST", MODELS, 405)])
-def test_elsewhere_the_header_selects_the_error_form(inside: Inside, method: str, path: str, status: int) -> None:
+def test_on_other_paths_the_header_sets_the_error_format(inside: Inside, method: str, path: str, status: int) -> None:
     client = inside(NOWHERE)
     mine, theirs = (client.open(path, method=method, headers=headers) for headers in (VERSION, {}))
     assert mine.status_code == theirs.status_code == status
@@ -99,7 +99,7 @@ def test_elsewhere_the_header_selects_the_error_form(inside: Inside, method: str
 
 
 @MODES
-def test_the_request_s_id_comes_under_the_name_that_the_sdks_read(inside: Inside, streamed: bool) -> None:
+def test_the_request_id_is_in_the_header_that_the_sdks_read(inside: Inside, streamed: bool) -> None:
     with serving(reply(streamed, "a")) as server:
         client = inside(server.url)
         headers = {"X-Request-Id": "r-1"}
@@ -110,7 +110,7 @@ def test_the_request_s_id_comes_under_the_name_that_the_sdks_read(inside: Inside
 
 
 @MODES
-def test_thinking_comes_before_the_text_and_the_calls_that_it_led_to(inside: Inside, streamed: bool) -> None:
+def test_thinking_precedes_the_text_and_calls_that_follow_from_it(inside: Inside, streamed: bool) -> None:
     calls = [call("call_1", json.dumps(INPUT))]
     for words, made_calls in (("So.", calls), ("", calls), (HERMES, []), (f"So.\n{HERMES}", [])):
         end = "tool_calls" if made_calls else "stop"
@@ -121,7 +121,7 @@ def test_thinking_comes_before_the_text_and_the_calls_that_it_led_to(inside: Ins
 
 
 @MODES
-def test_reasoning_under_both_names_is_said_once(inside: Inside, streamed: bool) -> None:
+def test_reasoning_in_both_fields_is_sent_once(inside: Inside, streamed: bool) -> None:
     both = {"reasoning": "hm", "reasoning_content": "hm"}
     script = (
         stream(ROLE, delta(both), text("a"), finish(), DONE)
@@ -136,7 +136,7 @@ def test_reasoning_under_both_names_is_said_once(inside: Inside, streamed: bool)
 @MODES
 @pytest.mark.parametrize("tools", [[], [TOOL]], ids=["no tools", "tools"])
 @pytest.mark.parametrize("name", ["stop_reason", "matched_stop"])
-def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any], streamed: bool) -> None:
+def test_the_stop_sequence_is_reported(inside: Inside, name: str, tools: list[Any], streamed: bool) -> None:
     def ended(stop: object) -> list[Any]:
         if streamed:
             last = {"index": 0, "delta": {"content": ""}, "finish_reason": "stop", name: stop}
@@ -153,8 +153,8 @@ def test_the_stop_sequence_is_named(inside: Inside, name: str, tools: list[Any],
     assert stops == [("stop_sequence", "END"), ("end_turn", None), ("end_turn", None)]
 
 
-def test_the_counts_are_there_from_the_start_where_the_server_gives_them(inside: Inside) -> None:
-    """vLLM's continuous_usage_stats: `usage` in every chunk; cached tokens are told with the last."""
+def test_token_counts_are_sent_from_the_start_if_the_server_reports_them(inside: Inside) -> None:
+    """vLLM's continuous_usage_stats: `usage` is in every chunk, but cached tokens are only in the last one."""
     counts = [{"prompt_tokens": 100, "total_tokens": 100 + n, "completion_tokens": n} for n in range(3)]
     whole = {**counts[2], "prompt_tokens_details": {"cached_tokens": 64}}
     events = [
@@ -176,8 +176,8 @@ def test_the_counts_are_there_from_the_start_where_the_server_gives_them(inside:
 
 
 @pytest.mark.parametrize("words", ["Hello", HERMES])
-def test_a_server_that_answers_whole_is_streamed_with_its_counts(inside: Inside, words: str) -> None:
-    """F63; and a server that answers whole although it was asked for a stream (U9)."""
+def test_a_whole_upstream_answer_is_streamed_with_its_token_counts(inside: Inside, words: str) -> None:
+    """F63 with `upstream: whole`, and U9 with a server that ignores `stream: true`."""
     for rules in (WHOLE, ""):
         with serving(whole_reply(words)) as server:
             response = inside(server.url, rules).post(MESSAGES, json=ask(tools=[TOOL]))
@@ -192,12 +192,12 @@ def test_a_server_that_answers_whole_is_streamed_with_its_counts(inside: Inside,
 
 @pytest.mark.parametrize("id_", ["call_1", "chatcmpl-tool-0a1b", "functions.write_file:0", "é ü", "b64-x", "toolu_x"])
 @MODES
-def test_the_next_turn_names_the_call_as_the_server_did(inside: Inside, id_: str, streamed: bool) -> None:
-    """F8, C8: whatever the server's ids look like, the client's are `toolu_...`, and nothing is remembered."""
+def test_the_next_turn_uses_the_servers_own_call_id(inside: Inside, id_: str, streamed: bool) -> None:
+    """F8, C8: for any server ids the client's are `toolu_...`, and the proxy keeps no state."""
     calling = reply(streamed, "", call(id_, json.dumps(INPUT)), end="tool_calls")
     with serving(calling, reply(streamed, "Done.")) as server:
         first = ask("go", tools=[TOOL], stream=streamed)
-        # The test client would sort the keys of an object.
+        # The test client would sort an object's keys.
         made = message(inside(server.url).post(MESSAGES, data=json.dumps(first)))
         (block,) = made["content"]
         turn = [
@@ -214,7 +214,7 @@ def test_the_next_turn_names_the_call_as_the_server_did(inside: Inside, id_: str
 
 
 @MODES
-def test_a_client_that_wants_one_call_gets_one(inside: Inside, streamed: bool) -> None:
+def test_a_client_that_disables_parallel_calls_gets_one_call(inside: Inside, streamed: bool) -> None:
     """F52."""
     calls = [call(f"call_{number}", json.dumps({**INPUT, "path": f"{number}"})) for number in range(2)]
     with serving(reply(streamed, "", *calls, end="tool_calls")) as server:
@@ -255,8 +255,8 @@ def test_text_and_arguments_are_streamed_as_they_arrive(front: Front, dialect: D
 
 
 @MODES
-def test_calls_with_the_same_id_get_their_own(inside: Inside, streamed: bool) -> None:
-    """C5, F48: within a reply, and across turns where a server counts from the start each time."""
+def test_calls_with_the_same_id_get_unique_ids(inside: Inside, streamed: bool) -> None:
+    """C5, F48: within a reply, and across turns if the server numbers each turn from the start."""
     calls = [call("call_1", json.dumps({**INPUT, "path": path})) for path in "ab"]
     again = reply(streamed, "", calls[0], end="tool_calls")
     with serving(reply(streamed, "", *calls, end="tool_calls"), again) as server:
@@ -279,7 +279,7 @@ DROPPED: dict[str, Any] = {"context_management": {}, "service_tier": "auto"}
 def test_dropped_fields_are_audited_and_counted(
     inside: Inside, tmp_path: Path, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
-    """C6, F94: nothing is lost in silence, and a hundred turns do not say it a hundred times."""
+    """C6, F94: nothing is dropped silently, and a hundred turns do not report it a hundred times."""
     file = tmp_path / "audit.jsonl"
     with serving(reply(streamed, HERMES)) as server:
         client = inside(server.url, audit_file=str(file))
@@ -301,10 +301,10 @@ def test_dropped_fields_are_audited_and_counted(
 
 
 @MODES
-def test_an_unknown_field_is_dropped_and_has_a_line_in_the_log_and_an_audit_record(
+def test_an_unknown_field_is_dropped_logged_and_audited(
     inside: Inside, tmp_path: Path, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
-    """A field of a newer API must not stop a client; neither its value nor an odd name is shown."""
+    """Fields of newer APIs are accepted. Neither the value nor an odd name is logged."""
     file = tmp_path / "audit.jsonl"
     unknown: dict[str, Any] = {"new_beta": {"key": "a value"}, "odd name": 1, "nothing": None}
     with serving(reply(streamed, "a")) as server:
@@ -323,7 +323,7 @@ def test_an_unknown_field_is_dropped_and_has_a_line_in_the_log_and_an_audit_reco
 
 
 def test_many_unknown_fields_do_not_flood_the_log(inside: Inside, logged: pytest.LogCaptureFixture) -> None:
-    """C7: the repairs of the reply come first, then at most as many lines as one request may have."""
+    """C7: the repairs of the reply come first, and the lines per request are limited."""
     unknown = {f"field_{index}": 1 for index in range(1000)}
     with serving(reply(False, HERMES)) as server:
         message(inside(server.url).post(MESSAGES, json={**ask(tools=[TOOL], stream=False), **unknown}))
@@ -331,7 +331,7 @@ def test_many_unknown_fields_do_not_flood_the_log(inside: Inside, logged: pytest
     assert len(told) == 101 and "fix=text_call" in told[0] and "more=" in told[-1]
 
 
-def test_a_client_that_leaves_a_count_frees_the_model_server(front: Front) -> None:
+def test_a_client_that_leaves_during_a_count_frees_the_model_server(front: Front) -> None:
     gate = front.upstream.gate()
     front.upstream.play([gate])
     front.upstream.paths[MODELS] = cards("tiny")

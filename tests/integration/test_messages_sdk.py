@@ -1,7 +1,7 @@
-"""The official anthropic SDK against the proxy: in front of a real llama.cpp server, and of scripted ones.
+"""The official anthropic SDK and the proxy, in front of a real llama.cpp server and of scripted servers.
 
-Every byte that the SDK gets goes through the checker too: streams, whole answers and errors (F93). The SDK itself is
-told to refuse whole answers that are not of its own types.
+The checker also validates every byte that the SDK receives: streams, whole answers and errors (F93). The SDK is
+configured to reject whole answers that do not match its types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.support.scripted import (
 
 @dataclass
 class Sdk:
-    """The SDK, pointed at a proxy; it does not retry."""
+    """The SDK, configured for a proxy and without retries."""
 
     client: anthropic.Anthropic
     wire: Noting
@@ -134,8 +134,8 @@ def text_of(message: Any) -> str:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_text_stays_text_and_comes_in_pieces(sdk: Sdk, streamed: bool) -> None:
-    """C2: not at the end only."""
+def test_text_is_unchanged_and_streamed_in_pieces(sdk: Sdk, streamed: bool) -> None:
+    """C2: not only at the end."""
     if not streamed:
         message = sdk.create(**asking("plain"))
         assert (text_of(message), message.stop_reason) == ("Just text.", "end_turn")
@@ -148,8 +148,8 @@ def test_text_stays_text_and_comes_in_pieces(sdk: Sdk, streamed: bool) -> None:
 
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_conversation_goes_on_after_the_tools_results(sdk: Sdk, script: str, streamed: bool) -> None:
-    """The blocks go back as the SDK gave them, ids and all, and the model says the next turn."""
+def test_a_conversation_continues_after_the_tool_results(sdk: Sdk, script: str, streamed: bool) -> None:
+    """The blocks, including their ids, are sent back unchanged, and the model returns the next turn."""
     request = asking(script)
     for turn in range(2):
         message = sdk.got(streamed, **request)
@@ -174,7 +174,7 @@ def test_a_conversation_goes_on_after_the_tools_results(sdk: Sdk, script: str, s
 @pytest.mark.parametrize("options", [{}, {"thread": False}], ids=["threads", "no threads"])
 @pytest.mark.parametrize("script", ["hermes", "two", "coder"])
 def test_the_tool_runner_calls_the_function(sdk: Sdk, script: str, options: dict[str, Any], streamed: bool) -> None:
-    """The runner asks for a thread that the server keeps; told that there is none, it sends the whole conversation."""
+    """The runner asks for a server-side thread. If there is none, it sends the whole conversation."""
     written: list[tuple[str, Any]] = []
 
     @anthropic.beta_tool
@@ -198,7 +198,7 @@ def test_the_tool_runner_calls_the_function(sdk: Sdk, script: str, options: dict
 
 
 def test_a_failed_function_is_reported_to_the_model(sdk: Sdk) -> None:
-    """`is_error` goes up, and the conversation goes on."""
+    """`is_error` is sent upstream, and the conversation continues."""
 
     @anthropic.beta_tool
     def write_file(path: str, content: str) -> str:
@@ -212,8 +212,8 @@ def test_a_failed_function_is_reported_to_the_model(sdk: Sdk) -> None:
     assert result["is_error"] is True
 
 
-def test_tokens_are_counted_by_the_server_s_own_count(sdk: Sdk) -> None:
-    """F95: llama-server has no `/tokenize` for messages, and a count of its own."""
+def test_tokens_are_counted_by_the_servers_own_endpoint(sdk: Sdk) -> None:
+    """F95: llama-server's `/tokenize` takes no messages, but it has its own endpoint for counting."""
     request = asking("plain")
     del request["max_tokens"]
     raw = sdk.client.messages.with_raw_response.count_tokens(**request)
@@ -227,8 +227,8 @@ def test_tokens_are_counted_by_the_server_s_own_count(sdk: Sdk) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("max_tokens", range(4, 40, 3))
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_call_that_is_cut_by_max_tokens_is_never_completed(sdk: Sdk, max_tokens: int, streamed: bool) -> None:
-    """C4: whatever became of it, `max_tokens` says that it is not whole; no client executes half a call as a whole."""
+def test_a_call_truncated_by_max_tokens_is_never_completed(sdk: Sdk, max_tokens: int, streamed: bool) -> None:
+    """C4: `max_tokens` always marks it as incomplete, so no client executes a truncated call."""
     request = {**asking("hermes"), "max_tokens": max_tokens}
     message = sdk.got(streamed, **request)
     whole = calls_of(message) == SCRIPTS["hermes"][0]
@@ -245,7 +245,7 @@ BROKEN_OFF: dict[str, tuple[Script, str]] = {
 
 @pytest.mark.parametrize("name", BROKEN_OFF)
 def test_a_stream_that_breaks_off_raises_and_never_looks_complete(scripted: Scripted, name: str) -> None:
-    """C4: what came is shown; then the open block is closed, then comes the error, then nothing."""
+    """C4: received text is shown, the open block is closed, and the error event is the last one."""
     script, kind = BROKEN_OFF[name]
     with scripted(script, script) as (sdk, _):
         got = []
@@ -262,8 +262,8 @@ def test_a_stream_that_breaks_off_raises_and_never_looks_complete(scripted: Scri
 
 
 @pytest.mark.parametrize("blanks", [" ", "\n  ", "\t"])
-def test_blanks_before_the_arguments_do_not_come_alone(scripted: Scripted, blanks: str) -> None:
-    """The SDK reads the arguments with each delta, and raises where there are blanks alone."""
+def test_whitespace_before_arguments_is_not_sent_on_its_own(scripted: Scripted, blanks: str) -> None:
+    """The SDK parses the arguments after each delta and raises if they are only whitespace."""
     call = [opened(0, "call_1", "write_file"), arguments(0, blanks), arguments(0, '{"path": "a", "content": "b"}')]
     with scripted(stream(ROLE, *call, finish("tool_calls"), USAGE, DONE)) as (sdk, _):
         with sdk.client.messages.stream(**simply(tools=[TOOL])) as said:

@@ -1,4 +1,4 @@
-"""The Messages dialect beside the message itself: tokens counted, models listed, and what errors of these look like."""
+"""The Messages dialect's other endpoints: token counts, the model list, and their errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.scripted import answer
 
 HEADER = "X-Tool-Proxy-Count"
 COUNTED = [answer({"count": 17, "max_model_len": 8192, "tokens": [1] * 17})]
-# What the server says to a path that it does not have.
+# The server's response to an unknown path.
 NO_PATH = [answer({"detail": "Not Found"}, 404)]
 BODY = {key: value for key, value in ask("Hi", tools=[TOOL]).items() if key not in ("max_tokens", "stream")}
 
@@ -33,8 +33,8 @@ def test_vllm_counts_the_translated_request(inside: Inside) -> None:
     assert seen.json["tools"][0]["function"]["name"] == "write_file"
 
 
-def test_llama_server_counts_the_client_s_own_request(inside: Inside) -> None:
-    """The one path of this dialect that is asked of the model server itself; its /tokenize knows no messages."""
+def test_llama_server_counts_the_clients_own_request(inside: Inside) -> None:
+    """The model server itself handles only this path of the dialect: its /tokenize takes no messages."""
     with serving([answer({"tokens": []})], [answer({"input_tokens": 23})]) as server:
         response = inside(server.url).post(COUNT, json={**BODY, "odd": 1})
         first, second = server.seen
@@ -53,7 +53,7 @@ def test_without_a_counter_the_number_is_an_estimate(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("first", [[answer({}, 500)], [answer(b"<html>", 502)], [answer(b"[1]")], [answer({}, 429)]])
-def test_a_way_that_fails_leads_to_the_next(inside: Inside, first: Any) -> None:
+def test_a_failed_count_falls_back_to_the_next_method(inside: Inside, first: Any) -> None:
     with serving(first, [answer({"input_tokens": 23})]) as server:
         response = inside(server.url).post(COUNT, json=BODY)
     assert (response.json, response.headers[HEADER]) == ({"input_tokens": 23}, "count_tokens")
@@ -68,7 +68,7 @@ def test_a_refused_key_is_returned_as_such(inside: Inside, status: int) -> None:
     assert check_error(response.data, status)["error"]["message"] == "Unauthorized"
 
 
-def test_no_max_tokens_is_needed_to_count_and_all_else_is_checked(inside: Inside) -> None:
+def test_counting_requires_no_max_tokens_but_validates_everything_else(inside: Inside) -> None:
     with serving() as server:
         client = inside(server.url)
         response = client.post(COUNT, json={**BODY, "messages": [{"role": "user", "content": 7}]})
@@ -78,7 +78,7 @@ def test_no_max_tokens_is_needed_to_count_and_all_else_is_checked(inside: Inside
 
 
 @pytest.mark.parametrize("path", [COUNT, MODELS, f"{MODELS}/tiny"])
-def test_a_server_that_is_not_there_is_a_502(inside: Inside, path: str) -> None:
+def test_an_unreachable_server_is_a_502(inside: Inside, path: str) -> None:
     client = inside("http://127.0.0.1:9")
     method = "POST" if path == COUNT else "GET"
     response = client.open(path, method=method, json=BODY if path == COUNT else None, headers=VERSION)
@@ -87,7 +87,7 @@ def test_a_server_that_is_not_there_is_a_502(inside: Inside, path: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
-def test_the_models_are_in_the_shape_that_the_header_asks_for(inside: Inside, prefix: str) -> None:
+def test_the_model_list_has_the_format_that_the_header_requests(inside: Inside, prefix: str) -> None:
     """F95."""
     with serving(models=cards("tiny", "lora", max_model_len=8192)) as server:
         client = inside(server.url)
@@ -102,7 +102,7 @@ def test_the_models_are_in_the_shape_that_the_header_asks_for(inside: Inside, pr
     assert theirs["object"] == "list" and theirs["data"][0]["object"] == "model"
 
 
-def test_the_models_come_in_pages(inside: Inside) -> None:
+def test_the_model_list_is_paginated(inside: Inside) -> None:
     with serving(models=cards("a", "b", "c")) as server:
         client = inside(server.url)
         first = client.get(f"{MODELS}?limit=2", headers=VERSION).json
@@ -115,16 +115,16 @@ def test_the_models_come_in_pages(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("name", ["tiny", "claude-sonnet-4-5", "claude-opus-4-1@20250805"])
-def test_one_model_is_found_under_its_name_and_a_claude_name_means_the_only_one(inside: Inside, name: str) -> None:
-    """F95: Claude Code asks whether its model is there."""
+def test_a_model_is_found_by_its_name_and_a_claude_name_means_the_only_model(inside: Inside, name: str) -> None:
+    """F95: Claude Code checks whether its model exists."""
     with serving() as server:
         body = inside(server.url).get(f"{MODELS}/{name}", headers=VERSION).json
     assert body is not None and (body["id"], body["display_name"]) == (name, "tiny")
 
 
 @pytest.mark.parametrize("prefix", ["", "/for/openclaw"])
-def test_names_of_the_rules_are_listed_in_both_shapes(inside: Inside, prefix: str) -> None:
-    """Claude Code's gateway discovery takes only names with `claude`, and each that is listed must work."""
+def test_names_in_the_rules_are_listed_in_both_formats(inside: Inside, prefix: str) -> None:
+    """Claude Code's gateway discovery accepts only names with `claude`, and each listed name must work."""
     rules = 'aliases: {"claude-*": Qwen/b, fast: a}\n'
     with serving(models=cards("a", "Qwen/b", max_model_len=8192)) as server:
         client = inside(server.url, rules)
@@ -156,7 +156,7 @@ def test_an_unknown_model_is_a_404(inside: Inside, name: str) -> None:
     check_error(response.data, 404)
 
 
-def test_of_several_models_a_claude_name_means_none(inside: Inside) -> None:
+def test_with_several_models_a_claude_name_matches_none(inside: Inside) -> None:
     with serving(models=cards("a", "b")) as server:
         response = inside(server.url).get(f"{MODELS}/claude-x", headers=VERSION)
     assert response.status_code == 404
@@ -183,7 +183,7 @@ def test_an_invalid_model_list_is_empty(inside: Inside, body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"", b'{"object": "list", "data": [{"id": "tiny"'], ids=["before the body", "in it"])
 @pytest.mark.parametrize("path", [MODELS, f"{MODELS}/tiny"])
-def test_a_list_that_breaks_off_is_no_list(inside: Inside, path: str, body: bytes) -> None:
+def test_a_truncated_model_list_is_not_used(inside: Inside, path: str, body: bytes) -> None:
     with serving(models=[b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n" + body]) as server:
         response = inside(server.url).get(path, headers=VERSION)
     assert response.status_code == 502

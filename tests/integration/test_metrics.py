@@ -1,4 +1,4 @@
-"""The metrics of several workers, as prometheus-client's multiprocess mode adds them up, and what one request gives."""
+"""The metrics of several workers, merged by prometheus-client's multiprocess mode, and those of one request."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ CHAT = "/v1/chat/completions"
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "hi"}}\n</tool_call>'
 
 
-def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
-    """Return the series of a proxy that has served one request, without those of other paths."""
+def series(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
+    """Return the metrics of a proxy that has served one request, except those of other paths."""
     with Upstream(script) as server:
         server.paths[MODELS] = cards("tiny")
         client = inside(server.url)
@@ -41,25 +41,25 @@ def sums(inside: Inside, script: Any, **body: Any) -> dict[str, float]:
 
 def test_a_stream_has_one_observation_of_its_first_event(inside: Inside) -> None:
     script = stream(0.05, ROLE, text("So"), text(" it"), finish(), DONE)
-    found = sums(inside, script, tools=[WRITE_FILE])
+    found = series(inside, script, tools=[WRITE_FILE])
     assert found['upstream_first_event_seconds_count{dialect="chat"}'] == 1
     assert found['upstream_first_event_seconds_sum{dialect="chat"}'] >= 0.05
     assert found['added_first_event_seconds_count{dialect="chat"}'] == 1
 
 
 def test_a_whole_answer_has_no_first_event(inside: Inside) -> None:
-    found = sums(inside, whole_reply("So"), stream=False, tools=[WRITE_FILE])
+    found = series(inside, whole_reply("So"), stream=False, tools=[WRITE_FILE])
     assert 'request_duration_seconds_count{dialect="chat"}' in found
     assert not [name for name in found if "first_event" in name and "count{" in name]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_calls_have_their_notation_and_tokens_their_kind(inside: Inside, streamed: bool) -> None:
+def test_calls_are_labeled_by_notation_and_tokens_by_kind(inside: Inside, streamed: bool) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}
     last = f"data: {json.dumps({'id': 'a', 'object': 'chat.completion.chunk', 'choices': [], 'usage': usage})}\n\n"
     script = stream(ROLE, text(HERMES), finish(), last.encode(), DONE)
     whole = [answer({**completion(HERMES), "usage": usage})]
-    found = sums(inside, script if streamed else whole, stream=streamed, tools=[WRITE_FILE])
+    found = series(inside, script if streamed else whole, stream=streamed, tools=[WRITE_FILE])
     assert found['calls_total{how="text",model="tiny",notation="<tool_call>"}'] == 1
     kinds = {kind: found[f'tokens_total{{kind="{kind}",model="tiny"}}'] for kind in ("prompt", "completion", "cached")}
     assert kinds == {"prompt": 9, "completion": 5, "cached": 4}

@@ -1,4 +1,4 @@
-"""Upstreams that answer oddly: nothing of it reaches the client as a success that is none, or as a page of HTML."""
+"""Unusual upstream responses: the client never receives a false success or an HTML page."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ CHAT = "/v1/chat/completions"
 CALL = {"id": "a", "type": "function", "function": {"name": "write_file", "arguments": '{"path": "a"}'}}
 
 
-def test_a_late_head_takes_nothing_from_the_time_of_the_body(inside: Inside) -> None:
-    """U3: `idle_timeout` starts anew with the head."""
+def test_a_late_head_does_not_shorten_the_time_for_the_body(inside: Inside) -> None:
+    """U3: `idle_timeout` restarts when the head arrives."""
     late: Script = [2.0, head(200, {"Content-Type": "text/event-stream"}), 2.0, ROLE + text("a") + finish() + DONE]
     with Upstream(late) as up:
         client = inside(up.url, idle_timeout=3.5)
@@ -40,8 +40,8 @@ def test_a_late_head_takes_nothing_from_the_time_of_the_body(inside: Inside) -> 
 @pytest.mark.parametrize(
     "headers", [{"X-Request-Id": "a\x01b"}, {"Content-Type": "application/json\x7f"}, {"X-Request-Id": "a\r\n b"}]
 )
-def test_a_header_that_cannot_be_sent_on_is_left_out(front: Front, headers: dict[str, str]) -> None:
-    """U16: gunicorn would answer it with HTML, and the request would never end."""
+def test_a_header_that_cannot_be_forwarded_is_dropped(front: Front, headers: dict[str, str]) -> None:
+    """U16: gunicorn would answer with HTML, and the request would never end."""
     front.upstream.play([answer(completion("Hi"), headers=headers)])
     with Client.post(front.proxy.port, chat(stream=False)) as client, client.answer() as response:
         assert response.status == 200
@@ -73,8 +73,8 @@ def test_the_error_for_an_invalid_head_quotes_nothing(inside: Inside, sent: byte
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("length", ["7" * 5_000, "0" * 5_000 + "7", "1" * 21], ids=["long", "zeros", "21 digits"])
-def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, length: str) -> None:
-    """Python reads no integer of more than 4,300 digits."""
+def test_an_impossible_content_length_is_a_502(inside: Inside, dialect: Dialect, length: str) -> None:
+    """Python does not parse integers of more than 4,300 digits."""
     with Upstream([answer(completion("Hi"), headers={"Content-Length": length})]) as up:
         up.paths["/v1/models"] = [MODELS]
         response = inside(up.url).post(dialect.path, json=dialect.ask(streamed=False, tools=True))
@@ -82,7 +82,7 @@ def test_a_length_that_no_body_has_is_a_502(inside: Inside, dialect: Dialect, le
     assert "Content-Length" in dialect.error(response.data, 502).words
 
 
-def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> None:
+def test_a_whole_answer_is_streamed_in_the_right_order(inside: Inside) -> None:
     """A1: role, content, one chunk per call, finish, end."""
     rules = 'models:\n  - {match: "*", upstream: whole}\n'
     calls = [CALL, {**CALL, "id": "b"}]
@@ -97,7 +97,7 @@ def test_the_whole_answer_said_as_a_stream_is_in_its_order(inside: Inside) -> No
 
 
 def test_an_upstream_error_is_not_logged(proxy: Start) -> None:
-    """The log holds no bodies: FastAPI's 422 holds the client's own input."""
+    """The log contains no bodies: FastAPI's 422 quotes the client's input."""
     body = {"detail": [{"loc": ["body", "n"], "msg": "wrong", "input": "MY SECRET"}]}
     with Upstream([answer(body, 422)]) as up:
         front = proxy(up.url)

@@ -1,4 +1,4 @@
-"""The package: what `make package` builds holds all of it, is one that an index would take, and runs on its own."""
+"""The package: `make package` builds a complete package that PyPI would accept and that runs on its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bare(home: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(home)}
 
 
-def ended(commands: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run_command(commands: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(commands / NAME), *words],
         cwd=home,
@@ -59,27 +59,27 @@ def package_files() -> set[str]:
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: Built) -> None:
-    """Data too: rules, assets of pages, texts of agents."""
+def test_the_wheel_contains_exactly_the_files_of_the_package(built: Built) -> None:
+    """They include data: rules, assets of pages, texts for agents."""
     with zipfile.ZipFile(built.wheel) as wheel:
         names = {name for name in wheel.namelist() if not name.split("/")[0].endswith(".dist-info")}
     assert names == package_files()
 
 
 @pytest.mark.slow
-def test_an_index_would_take_both(built: Built, tmp_path: Path) -> None:
+def test_an_index_would_accept_both_distributions(built: Built, tmp_path: Path) -> None:
     told = check(built, tmp_path)
     assert told.count("PASSED") == 2
 
 
 @pytest.mark.slow
-def test_the_installed_command_says_its_version(commands: Path, tmp_path: Path) -> None:
-    assert ended(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
+def test_the_installed_command_prints_its_version(commands: Path, tmp_path: Path) -> None:
+    assert run_command(commands, tmp_path, "--version").stdout == f"{NAME} {__version__}\n"
 
 
 @pytest.mark.slow
 def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path, tmp_path: Path) -> None:
-    """By the rules that are in the wheel: there is no other file."""
+    """It uses the rules in the wheel, because there is no other file."""
     call = '<tool_call>{"name": "Read", "arguments": {"path": "a.py"}}</tool_call>'
     with Upstream() as upstream:
         upstream.play(whole_reply(call))
@@ -88,12 +88,12 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
         port = free_port()
         url = f"http://127.0.0.1:{port}"
         serve = [str(commands / NAME), "serve", "--upstream", upstream.url, "--port", str(port)]
-        # `env -i` alone: what `running` adds to the environment would name the folder of the sources.
+        # `env -i` is needed because `running` would add a variable that names the source folder.
         clean = ["env", "-i", f"--chdir={tmp_path}", *(f"{name}={word}" for name, word in bare(tmp_path).items())]
         with running([*clean, *serve], f"{url}/_ready", timeout=PATIENCE):
-            health = asked(f"{url}/health")
-            answered = asked(f"{url}/v1/chat/completions", chat("Read a.py", model="coder", tools=[READ], stream=False))
-            setup = ended(commands, tmp_path, "setup", "opencode", "--url", url)
+            health = fetch(f"{url}/health")
+            answered = fetch(f"{url}/v1/chat/completions", chat("Read a.py", model="coder", tools=[READ], stream=False))
+            setup = run_command(commands, tmp_path, "setup", "opencode", "--url", url)
     assert health["version"] == __version__
     assert health["rules_file"] == "built-in"
     assert health["rules_sha256"] == hashlib.sha256((ROOT / "proxy" / "rules.yaml").read_bytes()).hexdigest()
@@ -105,7 +105,7 @@ def test_the_installed_proxy_serves_repairs_and_sets_up_an_agent(commands: Path,
     assert setup.returncode == 0 and f'"baseURL": "{url}/v1"' in setup.stdout
 
 
-def asked(url: str, body: object = None) -> dict[str, Any]:
+def fetch(url: str, body: object = None) -> dict[str, Any]:
     """Return the JSON answer to a GET, or to a POST if there is a body."""
     data = None if body is None else json.dumps(body).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

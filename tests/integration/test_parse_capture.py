@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy parse --capture`: the same result as serving, in lines that are safe for a terminal."""
+"""`vllm-tool-proxy parse --capture`: the same result as serving, printed in lines that are safe for a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = sorted(RECORDINGS.glob("*/*.txt"))
 
 @pytest.mark.parametrize("transport", ["live", "whole"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_captured_recording_reads_as_served(path: Path, transport: str, inside: Inside, tmp_path: Path) -> None:
+def test_a_captured_recording_is_parsed_as_served(path: Path, transport: str, inside: Inside, tmp_path: Path) -> None:
     """Only the ids of calls found in text differ."""
     raw = "-none-" in path.name and path.parent.name == "llama-server-agents"
     parse = "proxy" if raw else "server"
@@ -38,7 +38,7 @@ def test_a_captured_recording_reads_as_served(path: Path, transport: str, inside
     request = chat(stream=streamed, tools=tools, stream_options={"include_usage": True})
     with Upstream(script) as server:
         response = inside(server.url, text, capture=str(tmp_path / "captures")).post(CHAT, json=request)
-    # A reply that says nothing is asked for again, and that try fails.
+    # The proxy retries a reply without content, and the retry fails here.
     file, *_ = sorted((tmp_path / "captures").iterdir())
     captured = read_capture(file.read_bytes(), str(file))
     assert captured.body == path.read_bytes() and captured.status == status and captured.raw_text is raw
@@ -54,7 +54,7 @@ def without_ids(seen: ReplyView) -> tuple[str, list[tuple[str, str, list[tuple[s
     return seen.error, choices
 
 
-def test_the_command_ends_quietly_without_a_reader(tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_the_command_quietly(tmp_path: Path) -> None:
     (tmp_path / "a.capture").write_bytes(written(wire(says("ï\n" * 200_000), ends())))
     command = [sys.executable, "-m", "proxy", "parse", "--capture", "a.capture"]
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "/usr/bin", "PYTHONIOENCODING": "ascii"}

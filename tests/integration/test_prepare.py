@@ -1,4 +1,4 @@
-"""What a client asks of a model: its name, the profile, and what of a Messages request goes up (C8, F94, F95)."""
+"""The upstream request of a Messages client: model name, profile, and fields (C8, F94, F95)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALIAS = 'aliases: {"claude-*": mine}\n'
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 
 
-def asked(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
+def sent_body(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, **settings: Any) -> Any:
     with serving(reply(False, "a"), models=cards("tiny")) as server:
         response = inside(server.url, rules, **settings).post(path, json=body)
         assert response.status_code == 200, response.data
@@ -28,15 +28,15 @@ def asked(inside: Inside, body: object, rules: str = "", path: str = MESSAGES, *
 
 @pytest.mark.parametrize("name", ["claude-sonnet-4-5", "claude-opus-4-1-20250805", "claude-"])
 @MODES
-def test_a_claude_model_is_the_only_one_that_is_served(inside: Inside, name: str, streamed: bool) -> None:
+def test_a_claude_model_means_the_only_served_model(inside: Inside, name: str, streamed: bool) -> None:
     with serving(reply(streamed, "a")) as server:
         made = message(inside(server.url).post(MESSAGES, json=ask(model=name, stream=streamed)))
         assert server.seen[0].json["model"] == "tiny"
     assert made["model"] == name
 
 
-def test_an_alias_goes_before_the_only_model(inside: Inside) -> None:
-    assert asked(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
+def test_an_alias_has_priority_over_the_only_model(inside: Inside) -> None:
+    assert sent_body(inside, ask(model="claude-x", stream=False), ALIAS)["model"] == "mine"
 
 
 def test_an_alias_applies_to_chat(inside: Inside) -> None:
@@ -52,7 +52,7 @@ def test_an_alias_applies_to_chat(inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("path", [MESSAGES, COUNT])
-def test_of_several_models_the_error_suggests_a_rule(inside: Inside, path: str) -> None:
+def test_with_several_models_the_error_suggests_a_rule(inside: Inside, path: str) -> None:
     with serving(models=cards("small", "large")) as server:
         response = inside(server.url).post(path, json=ask())
         assert server.seen == []
@@ -80,7 +80,7 @@ def test_a_slow_model_list_is_not_awaited(inside: Inside, monkeypatch: pytest.Mo
         assert server.seen[0].json["model"] == "claude-x"
 
 
-def test_a_key_that_is_refused_is_not_the_next_client_s_matter(inside: Inside) -> None:
+def test_a_refused_key_does_not_affect_the_next_client(inside: Inside) -> None:
     with serving(reply(False, "a"), reply(False, "a"), models=[answer({"error": "Unauthorized"}, 401)]) as server:
         client = inside(server.url)
         message(client.post(MESSAGES, json=ask(stream=False)))
@@ -96,7 +96,7 @@ models:
 """
 
 
-def test_the_profile_is_that_of_the_model_that_is_asked(inside: Inside) -> None:
+def test_the_profile_is_that_of_the_requested_model(inside: Inside) -> None:
     history = [
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
@@ -104,20 +104,20 @@ def test_the_profile_is_that_of_the_model_that_is_asked(inside: Inside) -> None:
     ]
     thinking = {"type": "enabled", "budget_tokens": 2000}
     tools = [TOOL, {"type": "web_search_20250305", "name": "web_search"}]
-    body = asked(inside, ask(messages=history, thinking=thinking, tools=tools, stream=False), PROFILES)
+    body = sent_body(inside, ask(messages=history, thinking=thinking, tools=tools, stream=False), PROFILES)
     assert body["reasoning_effort"] == "low" and "chat_template_kwargs" not in body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["write_file"]
 
 
 @pytest.mark.parametrize(("owner", "counts"), [("vllm", True), ("llamacpp", False), ("someone", False)])
-def test_only_vllm_is_asked_for_counts_in_every_chunk(inside: Inside, owner: str, counts: bool) -> None:
+def test_only_vllm_is_asked_for_token_counts_in_every_chunk(inside: Inside, owner: str, counts: bool) -> None:
     with serving(reply(True, "a"), models=cards("tiny", owner=owner)) as server:
         message(inside(server.url).post(MESSAGES, json=ask()))
         options = server.seen[0].json["stream_options"]
     assert options == {"include_usage": True, **({"continuous_usage_stats": True} if counts else {})}
 
 
-def test_the_kind_of_server_that_the_rules_name_is_believed(inside: Inside) -> None:
+def test_the_rules_override_the_detected_kind_of_server(inside: Inside) -> None:
     rules = 'models:\n  - {match: "*", server: vllm}\n'
     with serving(reply(True, "a"), models=cards("tiny", owner="someone")) as server:
         message(inside(server.url, rules).post(MESSAGES, json=ask()))
@@ -126,7 +126,7 @@ def test_the_kind_of_server_that_the_rules_name_is_believed(inside: Inside) -> N
 
 def test_the_request_is_sent_as_chat_completions(inside: Inside) -> None:
     body = ask("Hi", system="Be brief.", tools=[TOOL], stop_sequences=["END"], top_k=5, stream=False)
-    assert asked(inside, body) == {
+    assert sent_body(inside, body) == {
         "model": "tiny",
         "max_tokens": 1000,
         "top_k": 5,
@@ -149,7 +149,7 @@ def test_only_claude_codes_block_stays_open_before_an_error(inside: Inside, agen
 
 
 @pytest.mark.parametrize(("owner", "text_"), [("llamacpp", " is four."), ("vllm", "The answer is four.")])
-def test_the_prefill_that_llama_cpp_repeats_is_removed(inside: Inside, owner: str, text_: str) -> None:
+def test_a_prefill_that_llama_cpp_repeats_is_removed(inside: Inside, owner: str, text_: str) -> None:
     body = ask(stream=False)
     body["messages"].append({"role": "assistant", "content": "The answer"})
     with serving(reply(False, "The answer is four."), models=cards("tiny", owner=owner)) as server:
@@ -158,8 +158,8 @@ def test_the_prefill_that_llama_cpp_repeats_is_removed(inside: Inside, owner: st
 
 
 @pytest.mark.parametrize("owner", ["vllm", "llamacpp"])
-def test_where_the_client_asks_for_json_bare_json_is_no_call(inside: Inside, owner: str) -> None:
-    """C3, also where vLLM is not told, because it would never call a tool then."""
+def test_bare_json_is_not_a_call_if_the_client_requests_json(inside: Inside, owner: str) -> None:
+    """C3. vLLM is not sent the format, because it would then never call a tool."""
     bare = json.dumps({"name": "write_file", "arguments": {"path": "a", "content": "b"}})
     form = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
     for config, kind in ((None, "tool_use"), (form, "text")):

@@ -1,6 +1,4 @@
-"""The dashboard and the alerts in deploy/: promtool takes them, and in a real Prometheus that scrapes a real proxy,
-while requests of all kinds are made, each panel's query has data.
-"""
+"""The files in deploy/ for Prometheus: promtool accepts the alerts, and every panel of the dashboard has data."""
 
 from __future__ import annotations
 
@@ -79,7 +77,7 @@ def alerts() -> list[dict[str, Any]]:
     return list(group["rules"])
 
 
-def test_promtool_takes_the_alerts_and_their_tests() -> None:
+def test_promtool_accepts_the_alerts_and_their_tests() -> None:
     code, said = promtool("check", "rules", "--lint-fatal", "alerts.yaml")
     assert code == 0 and f"{len(alerts())} rules found" in said
     assert promtool("test", "rules", "alerts_test.yaml")[0] == 0
@@ -87,8 +85,8 @@ def test_promtool_takes_the_alerts_and_their_tests() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [rule["alert"] for rule in alerts()])
-def test_each_alert_has_a_test_that_sees_it_gone(name: str, tmp_path: Path) -> None:
-    """An alert that never fires, and one that always does, each fail the tests of the alerts."""
+def test_the_alert_tests_detect_an_alert_that_never_or_always_fires(name: str, tmp_path: Path) -> None:
+    """An alert that never fires, and one that always fires, each fail promtool's tests of the alerts."""
     for expression in ("vector(1) > 2", "label_replace(vector(1), 'instance', 'z', '', '')"):
         spoilt = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
         for rule in spoilt["groups"][0]["rules"]:
@@ -100,7 +98,7 @@ def test_each_alert_has_a_test_that_sees_it_gone(name: str, tmp_path: Path) -> N
         assert code != 0 and name in said
 
 
-def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
+def test_promtool_accepts_the_configuration(tmp_path: Path) -> None:
     config = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
     (tmp_path / "key").write_text("key")
     config["scrape_configs"][0]["authorization"]["credentials_file"] = str(tmp_path / "key")
@@ -114,7 +112,7 @@ def test_promtool_takes_the_configuration(tmp_path: Path) -> None:
     ]
 
 
-def test_all_records_that_can_be_lost_are_in_one_panel() -> None:
+def test_one_panel_shows_all_records_that_can_be_lost() -> None:
     (panel,) = [panel for panel in PANELS if panel["title"] == "Records that were lost"]
     shown = {re.search(r"tool_proxy_\w+", target["expr"])[0] for target in panel["targets"]}  # type: ignore[index]
     documented = {*re.findall(r"tool_proxy_\w+_lost_total", (ROOT / "docs" / "operations.md").read_text())}
@@ -212,7 +210,7 @@ def test_each_panel_has_data_in_a_real_prometheus(served_by_all_kinds: tuple[Pro
         prometheus = Prometheus(port)
         for name in sorted(named):
             prometheus.wait(f"count({name})")
-        # A rate is that of a counter that was seen before.
+        # A rate needs an earlier sample of its counter.
         requests_of_all_kinds(proxy, server)
         for query in QUERIES.values():
             prometheus.wait(query.replace("$__rate_interval", "10m").replace("$instance", ".+"))

@@ -1,4 +1,4 @@
-"""The pump with a real worker: one thread that drives all streams. What one of them does, the others do not feel."""
+"""The pump in a real worker: one thread drives all streams, and no stream delays another."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ pytestmark = pytest.mark.once
 
 BEGIN: tuple[Action, ...] = (SSE, chunked(ROLE), chunked(text("So")))
 END: tuple[Action, ...] = (chunked(finish()), chunked(DONE), LAST)
-# A stream that says a word ten times a second, for as long as any test takes.
+# A stream that sends ten words per second for the duration of any test.
 PACED: tuple[Action, ...] = (*BEGIN, *(0.1, chunked(text(" it"))) * int(HELD / 0.1))
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "b"}}\n</tool_call>'
 
@@ -92,7 +92,7 @@ def test_200_streams_on_8_threads_all_deliver(proxy: Start) -> None:
         assert (health["active_requests"], health["total_buffers"]) == (200, 200)
         assert worker_of(front).num_threads() < 8 + 70  # and the pump's helpers
         for _ in range(200):
-            gate.open()  # it lets one through each time
+            gate.open()  # each call lets one stream continue
         readers.wait(lambda: all(each.ended for each in readers.all))
         for each in readers.all:
             said = re.findall(rb'"(?:content|text)": ?"( [0-9]+)"', each.data)
@@ -118,7 +118,7 @@ def http_body(**more: object) -> bytes:
     return json.dumps(chat(**more)).encode()
 
 
-def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(front: Front) -> None:
+def test_an_http_1_0_client_gets_an_unframed_stream_that_ends_with_the_connection(front: Front) -> None:
     front.upstream.play([*BEGIN, 0.1, *END])
     body = http_body()
     asked = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -134,7 +134,7 @@ def test_a_client_of_http_1_0_gets_the_stream_unframed_and_the_end_by_the_close(
 @pytest.mark.slow
 @pytest.mark.once
 def test_a_client_that_stops_reading_delays_no_stream(proxy: Start) -> None:
-    """Its upstream is not read while it takes nothing (how long it may: tests/integration/test_slow_clients.py)."""
+    """Its upstream is not read while the client reads nothing. test_slow_clients.py tests the time limit."""
     flood: list[Action] = [SSE, *[chunked(text("x" * 4000)) * 16] * 800, Act.EXPECT_CLOSE]
     with Upstream(*[PACED] * 200, flood) as upstream:
         upstream.paths["/v1/models"] = [answer({"data": []})]
@@ -152,14 +152,14 @@ def test_a_client_that_stops_reading_delays_no_stream(proxy: Start) -> None:
                 )
                 client.sendall(body)
                 assert client.recv(1)
-                readers.go_on()  # who waits with it waits for HELD
+                readers.go_on()  # a blocked stream would wait for HELD
                 assert front.health()["total_buffers"] == 201
                 assert worker_of(front).memory_info().rss - before < 30e6  # the flood is 51 MB
             assert upstream.seen[-1].closed.wait(PATIENCE)
 
 
-def test_data_in_the_tls_layer_is_read(either_front: Front) -> None:
-    """Of what came in one go a turn takes only a part; epoll does not know of the rest."""
+def test_data_buffered_in_the_tls_layer_is_read(either_front: Front) -> None:
+    """A turn reads only part of the buffered data, and epoll does not report the rest."""
     upstream = either_front.upstream
     gate = upstream.gate()
     words = [text(f"{number} " + "x" * 200) for number in range(2000)]
@@ -190,8 +190,8 @@ def test_a_large_decompressed_part_is_sent_immediately(front: Front) -> None:
         assert (data + response.read()) == ROLE + text("So") + b"".join(words) + finish() + DONE
 
 
-def test_heartbeats_and_holds_keep_their_times_on_the_pump(proxy: Start) -> None:
-    """A stream that has begun gets heartbeats; text that may become a call is let go at its time."""
+def test_heartbeats_and_held_text_are_on_time_on_the_pump(proxy: Start) -> None:
+    """A started stream gets heartbeats, and text that may become a call is released when its time is over."""
     gate = Gate()
     with ExitStack() as stack:
         held = chunked(text(' <tool_call>\n{"name": "write_file", "argu'))
@@ -211,9 +211,9 @@ def test_heartbeats_and_holds_keep_their_times_on_the_pump(proxy: Start) -> None
 
 
 class BlackHole:
-    """A context manager: a model server that takes one request, and no connection after it.
+    """A model server that accepts one request and then no further connection, as a context manager.
 
-    It refuses the request, in words that ask for another try, once `refuse` is called.
+    `refuse` answers the request with an error that makes the proxy retry.
     """
 
     SAYS = b'{"error": {"message": "\\"auto\\" tool choice requires --enable-auto-tool-choice", "code": 400}}'
@@ -232,12 +232,12 @@ class BlackHole:
             self._first, _ = self._listener.accept()
             if self._first.recv(65536):
                 return
-            self._first.close()  # the command looks whether anybody is there
+            self._first.close()  # the command checks whether a server is running
 
     def refuse(self) -> None:
         self._thread.join(PATIENCE)
         assert self._first is not None
-        for _ in range(4):  # they fill the queue of those that wait to be accepted
+        for _ in range(4):  # these connections fill the accept queue
             waiting = socket.socket()
             waiting.setblocking(False)
             waiting.connect_ex(self._listener.getsockname())
@@ -255,7 +255,7 @@ class BlackHole:
 
 @pytest.mark.slow
 def test_a_second_try_that_cannot_connect_delays_no_stream(proxy: Start, tmp_path: Path) -> None:
-    """The heartbeat has gone out, so the stream is the pump's when the server refuses it."""
+    """A heartbeat has been sent, so the pump drives the stream when the server refuses it."""
     rules = tmp_path / "rules.yaml"
     with Upstream(*[PACED] * 50) as upstream, BlackHole() as hole:
         rules.write_text(f"models: [{{match: hole, url: '{hole.url}', server: vllm, family: gpt-oss}}]")
@@ -265,7 +265,7 @@ def test_a_second_try_that_cannot_connect_delays_no_stream(proxy: Start, tmp_pat
             with Client.post(front.port, asked) as client, client.answer() as response:
                 assert response.readline().startswith(b":")
                 hole.refuse()
-                readers.go_on()  # who waits with it waits for HELD
+                readers.go_on()  # a blocked stream would wait for HELD
                 hole.end()
                 data = response.read()
             assert b"error" in data and DONE not in data
@@ -287,8 +287,8 @@ def test_a_locked_audit_file_delays_no_stream(proxy: Start, tmp_path: Path) -> N
             assert b"write_file" in readers.post(chat(tools=[WRITE_FILE])).data
         readers.wait(lambda: sum(each.ended for each in readers.all) == 70)
         readers.go_on(5)
-        assert time.monotonic() - began < PATIENCE  # who waits with each of them waits for 70 s
-        assert front.health()["active_requests"] > 50  # those that wait to write
+        assert time.monotonic() - began < PATIENCE  # blocked streams would wait for 70 s
+        assert front.health()["active_requests"] > 50  # these wait to write
         assert front.logged("another process keeps it locked").count("cannot be written") >= 1
         fcntl.flock(file, fcntl.LOCK_UN)
         until(lambda: front.health()["active_requests"] == 50)
@@ -296,7 +296,7 @@ def test_a_locked_audit_file_delays_no_stream(proxy: Start, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_a_locked_store_delays_no_stream(proxy: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 14 responses waits five seconds to be kept, and then ends without."""
+    """Each of 14 responses waits five seconds for the store and then ends without being stored."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     kept = tmp_path / FILE_NAME
     asked = {"model": "tiny", "input": "Hi", "stream": True}
@@ -312,14 +312,14 @@ def test_a_locked_store_delays_no_stream(proxy: Start, tmp_path: Path, monkeypat
                     gate.open()
                 readers.wait(lambda: all(each.ended for each in responses))
                 readers.go_on(5)
-                assert time.monotonic() - began < PATIENCE  # who waits with each of them waits for 70 s
+                assert time.monotonic() - began < PATIENCE  # blocked streams would wait for 70 s
             assert all(b"response.completed" in each.data for each in responses)
             assert all(b'"store":false' in each.data for each in responses)
 
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(proxy: Start) -> None:
+def test_2000_streams_opened_and_closed_at_random_leak_no_descriptor(proxy: Start) -> None:
     moments = random.Random(7)
     endless = [*BEGIN, *(0.02, chunked(text(" it"))) * 100, Act.EXPECT_CLOSE]
     whole = [*BEGIN, 0.05, *END]
@@ -329,11 +329,11 @@ def test_2000_streams_opened_and_closed_in_random_order_leave_no_descriptor(prox
         worker = worker_of(front)
         opened: list[Client] = []
         for number in range(2002):
-            if number == 2:  # what is only made once is made
+            if number == 2:  # everything that is created only once exists now
                 end(opened, front)
                 before, threads = worker.num_fds(), worker.num_threads()
             opened.append(Client.post(front.port, chat()))
-            if number % 10 == 0:  # else there are soon more than can be served
+            if number % 10 == 0:  # otherwise streams open faster than the proxy serves them
                 with opened[-1].answer() as response:
                     assert response.status == 200 and response.peek()
             while len(opened) > moments.randrange(1, 150):
@@ -350,7 +350,7 @@ def end(opened: list[Client], front: Proxy) -> None:
     until(lambda: front.health()["active_requests"] == 0)
 
 
-# A worker whose pump fails when a file is there.
+# A worker whose pump fails when a file exists.
 BROKEN = """
 __file__ = {conf!r}
 exec(compile(open(__file__).read(), "conf", "exec"))
@@ -366,7 +366,7 @@ _load("pump").Pump._round = failing
 
 @contextmanager
 def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]:
-    """A proxy whose pump fails once, soon after `trigger` is made."""
+    """Yield a proxy whose pump fails once, soon after `trigger` is created."""
     conf = folder / "conf.py"
     conf.write_text(BROKEN.format(conf=gunicorn_conf.__file__, trigger=str(trigger)))
     port = free_port()
@@ -384,7 +384,7 @@ def with_a_defect(folder: Path, upstream: str, trigger: Path) -> Iterator[Proxy]
 
 
 @pytest.mark.slow
-def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(tmp_path: Path) -> None:
+def test_a_failed_pump_ends_its_streams_properly_and_the_worker_is_replaced(tmp_path: Path) -> None:
     gate, trigger = Gate(), tmp_path / "now"
     with ExitStack() as stack:
         upstream = stack.enter_context(serving(*[[*BEGIN, gate, *END]] * 30))
@@ -413,7 +413,7 @@ def test_a_pump_that_fails_ends_its_streams_in_order_and_the_worker_is_replaced(
 
 @pytest.fixture(autouse=True)
 def many_descriptors() -> Iterator[None]:
-    """The tests have both ends of all streams."""
+    """The test process holds both ends of all streams."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))

@@ -1,4 +1,4 @@
-"""What is copied or quoted is no call in either front, streamed and whole (contract C3, F88, F89)."""
+"""Copied or quoted text is not a call in any front, streamed or whole (C3, F88, F89)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def history(front: str, result: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": "go"}, *last]
 
 
-def answered(inside: Inside, front: str, streamed: bool, text: str, result: str = "done") -> tuple[str, list[Any]]:
+def view(inside: Inside, front: str, streamed: bool, text: str, result: str = "done") -> tuple[str, list[Any]]:
     """Return a client's view of a reply: its text and calls."""
     messages = history(front, result)
     with serving(reply(streamed, text)) as server:
@@ -63,6 +63,6 @@ def test_a_call_copied_from_a_result_is_text(inside: Inside, front: str, streame
     inner = HERMES.split("\n")[1]
     shown = COPIED[name].format(inner) if name in COPIED else HERMES.replace('"', '\\"').replace("\n", "\\n")
     assert HERMES not in shown
-    assert answered(inside, front, streamed, HERMES, f"It says:\n{shown}\nNothing more.") == (HERMES, [])
-    text, made = answered(inside, front, streamed, HERMES, f"It says:\n{shown.replace('hi', 'ho')}\nNothing more.")
+    assert view(inside, front, streamed, HERMES, f"It says:\n{shown}\nNothing more.") == (HERMES, [])
+    text, made = view(inside, front, streamed, HERMES, f"It says:\n{shown.replace('hi', 'ho')}\nNothing more.")
     assert (text, len(made)) == ("", 1)

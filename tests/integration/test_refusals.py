@@ -1,4 +1,4 @@
-"""A malformed HTTP request gets one JSON error, and nothing of it is quoted."""
+"""A malformed HTTP request gets one JSON error that quotes none of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.support.scripted import PATIENCE
 pytestmark = pytest.mark.once
 
 KEY = "Key-0123456789-abcdefghijklmnopqrstuvwxyz"
-# Requests with a key in a wrong place: the bytes, the status, and what is wrong.
+# Requests with a misplaced key: the bytes, the status, and the error.
 LEAKING = {
     "no version": ("POST %s?key=KEY\r\nHost: x\r\n\r\n", 400, "invalid request line"),
     "blanks in the line": ("POST %s KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid http version"),
-    "a method in small letters": ("post %s?KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid request method"),
+    "a lower-case method": ("post %s?KEY HTTP/1.1\r\nHost: x\r\n\r\n", 400, "invalid request method"),
     "an unknown version": ("POST %s?KEY HTTP/9.9\r\nHost: x\r\n\r\n", 400, "invalid http version"),
     "a long line": ("POST %s?" + "KEY" * 200 + " HTTP/1.1\r\nHost: x\r\n\r\n", 414, "limit request line"),
     "a long header": ("POST %s HTTP/1.1\r\nHost: x\r\nA: " + "KEY" * 300 + "\r\n\r\n", 431, "limit request headers"),
@@ -30,18 +30,18 @@ LEAKING = {
     "a blank before the colon": ("POST %s HTTP/1.1\r\nHost: x\r\nx-api-KEY : KEY\r\n\r\n", 400, "invalid header name"),
     "a folded line": ("POST %s HTTP/1.1\r\nHost: x\r\nAuthorization:\r\n Bearer KEY\r\n\r\n", 400, "obsolete folding"),
     "a coding": ("POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: KEY\r\n\r\n", 501, "unsupported transfer coding"),
-    "an odd expectation": ("POST %s HTTP/1.1\r\nHost: x\r\nExpect: KEY\r\n\r\n", 417, "expectation failed"),
+    "an unknown expectation": ("POST %s HTTP/1.1\r\nHost: x\r\nExpect: KEY\r\n\r\n", 417, "expectation failed"),
     "a key in a bad line": ("KEY\r\n\r\n", 400, "invalid request line"),
 }
-# Framings that two servers could read in two ways, or that announce too much: the header, the body's start, the status.
+# Framings that are ambiguous or announce too much: the header, the start of the body, and the status.
 FRAMINGS = {
     "a bare LF in the trailers": ("Transfer-Encoding: chunked", b"0\r\nA: b\n\n", 400),
     "no size": ("Transfer-Encoding: chunked", b"x\r\n", 400),
-    "a size below 0": ("Transfer-Encoding: chunked", b"-1\r\n", 400),
-    "more than the size": ("Transfer-Encoding: chunked", b"1\r\n{}\r\n", 400),
+    "a negative size": ("Transfer-Encoding: chunked", b"-1\r\n", 400),
+    "more data than the size": ("Transfer-Encoding: chunked", b"1\r\n{}\r\n", 400),
     "a length over the limit": ("Content-Length: 999999999999", b"{", 413),
     "too many digits": ("Content-Length: 9999999999999", b"{", 413),
-    "no number": ("Content-Length: 5a", b"{", 400),
+    "not a number": ("Content-Length: 5a", b"{", 400),
     "a sign": ("Content-Length: +5", b"{", 400),
     "two equal lengths": ("Content-Length: 5\r\nContent-Length: 5", b"{", 400),
     "two lengths": ("Content-Length: 5\r\nContent-Length: 6", b"{", 400),
@@ -55,9 +55,9 @@ FRAMINGS = {
     "a folded line": ("Transfer-Encoding:\r\n chunked", b"1\r\n{", 400),
     "a bare LF in the head": ("Content-Length: 100000\n\n", b"{", 400),
     "a bare LF at the head's end": ("Content-Length: 100000\r\n\n", b"{", 400),
-    "leave for too much": ("Expect: 100-continue\r\nContent-Length: 999999999", b"", 413),
+    "100-continue for too much": ("Expect: 100-continue\r\nContent-Length: 999999999", b"", 413),
     "another expectation": ("Expect: 200-ok\r\nContent-Length: 100000", b"{", 417),
-    "a second host": ("Host: y\r\nContent-Length: 2", b"{}", 400),
+    "two hosts": ("Host: y\r\nContent-Length: 2", b"{}", 400),
 }
 TARGETS = {
     "no host": "GET /health HTTP/1.1\r\n\r\n",
@@ -103,8 +103,8 @@ def test_a_malformed_request_is_an_error_that_quotes_nothing(
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @pytest.mark.parametrize("bad", FRAMINGS.values(), ids=FRAMINGS)
-def test_a_bad_framing_is_refused_immediately(bench: Bench, dialect: Dialect, bad: tuple[str, bytes, int]) -> None:
-    """The client sends no more, and its time limit has not passed."""
+def test_a_bad_framing_is_rejected_immediately(bench: Bench, dialect: Dialect, bad: tuple[str, bytes, int]) -> None:
+    """The client sends no more data, and its time limit has not passed."""
     line, begun, status = bad
     given, body = refused(bench, f"POST {dialect.path} HTTP/1.1\r\nHost: x\r\n{line}\r\n\r\n".encode() + begun)
     assert given in (status, dialect.status(status)), body
@@ -113,5 +113,5 @@ def test_a_bad_framing_is_refused_immediately(bench: Bench, dialect: Dialect, ba
 
 
 @pytest.mark.parametrize("sent", TARGETS.values(), ids=TARGETS)
-def test_a_target_elsewhere_is_refused(bench: Bench, sent: str) -> None:
+def test_a_target_on_another_host_is_rejected(bench: Bench, sent: str) -> None:
     assert 400 <= refused(bench, sent.encode(), closes=False)[0] < 500

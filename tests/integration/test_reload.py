@@ -1,4 +1,4 @@
-"""Reloads of a real server with two workers: what each of them then has, and what goes on undisturbed."""
+"""Reloads of a real server with two workers: the rules of each worker, and the requests that continue."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "conten
 
 @dataclass
 class Two:
-    """A proxy with two workers, and its rules file, whose `max_tool_calls` /health shows."""
+    """A proxy with two workers and a rules file whose `max_tool_calls` is shown by /health."""
 
     proxy: Proxy
     rules: Path
@@ -56,7 +56,7 @@ class Two:
         self.holds(f"settings: {{max_tool_calls: {number}, upstream: '{upstream}'}}\n{more}")
 
     def holds(self, text: str) -> None:
-        """Replace the file atomically, so that no worker reads a part of it."""
+        """Replace the file atomically, so that no worker reads a partial file."""
         new = self.rules.with_name("next.yaml")
         new.write_text(text)
         new.rename(self.rules)
@@ -70,7 +70,7 @@ class Two:
         return self.post("/_reload")[0]
 
     def workers(self) -> dict[int, dict[str, Any]]:
-        """Return the /health of both workers, by process id."""
+        """Return the /health of both workers by process id."""
         return self.proxy.workers()
 
     def numbers(self) -> set[int]:
@@ -97,7 +97,7 @@ Make = Callable[..., Two]
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Make]:
-    """Starts proxies with two workers: `two(upstream_url, *flags)`."""
+    """Function that starts proxies with two workers: `two(upstream_url, *flags)`."""
     with ExitStack() as stack:
 
         def make(upstream: str, *flags: str, more: str = "") -> Two:
@@ -117,7 +117,7 @@ def idle(two: Make) -> Iterator[Two]:
         yield two(server.url)
 
 
-def test_one_request_reloads_all_workers_before_their_next_one(idle: Two) -> None:
+def test_one_request_reloads_all_workers_before_their_next_request(idle: Two) -> None:
     before = idle.workers()
     for number in (2, 3, 4):
         idle.says(number)
@@ -129,7 +129,7 @@ def test_one_request_reloads_all_workers_before_their_next_one(idle: Two) -> Non
 
 
 def breaks(rules: Path, how: str) -> None:
-    """Replace the rules file by something unusable."""
+    """Replace the rules file with an unusable one."""
     rules.unlink()
     match how:
         case "syntax":
@@ -172,7 +172,7 @@ def test_200_streams_survive_new_rules_and_another_upstream(two: Make) -> None:
         for number in (2, 3, 4):
             server.says(number, upstream=new.url)
             assert server.reload() == 200
-        assert server.post(path, WHOLE)[0] == 404  # the client is none any more
+        assert server.post(path, WHOLE)[0] == 404  # the client is no longer configured
         assert [server.post(CHAT, WHOLE)[2]["choices"][0]["message"]["content"] for _ in range(20)] == ["new"] * 20
         gate.open()
         for response in answers:
@@ -183,7 +183,7 @@ def test_200_streams_survive_new_rules_and_another_upstream(two: Make) -> None:
 
 
 @pytest.mark.slow
-def test_a_storm_of_reloads_fails_no_request(two: Make) -> None:
+def test_no_request_fails_during_many_reloads(two: Make) -> None:
     with Upstream(*[whole_reply("a")] * 2000) as server:
         storm = two(server.url)
         before = storm.workers().keys()
@@ -214,7 +214,7 @@ def test_a_storm_of_reloads_fails_no_request(two: Make) -> None:
         storm.settle()
 
 
-def test_the_successor_of_a_killed_worker_has_the_published_rules_and_not_the_file_s(idle: Two) -> None:
+def test_the_successor_of_a_killed_worker_uses_the_published_rules_not_the_file(idle: Two) -> None:
     idle.says(2)
     assert idle.reload() == 200
     idle.rules.write_text(BAD)
@@ -226,7 +226,7 @@ def test_the_successor_of_a_killed_worker_has_the_published_rules_and_not_the_fi
 
 
 @pytest.mark.slow
-def test_a_hang_up_with_a_bad_file_brings_new_workers_with_the_rules_that_were_in_force(idle: Two) -> None:
+def test_a_hang_up_with_a_bad_file_starts_workers_with_the_previous_rules(idle: Two) -> None:
     idle.says(2)
     assert idle.reload() == 200
     idle.rules.write_text(BAD)
@@ -245,7 +245,7 @@ def test_a_hang_up_with_a_bad_file_brings_new_workers_with_the_rules_that_were_i
 
 
 def test_a_first_start_with_bad_rules_fails(tmp_path: Path) -> None:
-    """Without the check of `serve`: gunicorn says it in its own way, and ends."""
+    """Without the check of `serve`, gunicorn reports the error and exits."""
     rules = tmp_path / "rules.yaml"
     rules.write_text(BAD)
     folder = Path(package).parent
@@ -263,11 +263,11 @@ def test_workers_share_the_audit_file_and_the_counts(two: Make, tmp_path: Path) 
         request = json.dumps(chat("secret", stream=False, tools=[WRITE_FILE])).encode()
         fixes = [repairing.post(CHAT, request)[1]["x-tool-proxy-fixes"] for _ in range(20)]
     assert set(fixes) == {"text_call:1"}
-    repairing.settle()  # records are written when the answer has left
+    repairing.settle()  # records are written after the answer has been sent
     records = [json.loads(line) for line in audit.read_text().splitlines()]
     assert len(records) == 20 and audit.stat().st_mode & 0o777 == 0o600
     assert {(record["model"], record["fix"]) for record in records} == {("tiny", "text_call")}
-    # Whichever worker answers, it shows what all of them did.
+    # Every worker reports the counts of all workers.
     assert [health["fixes"]["text_call"] for health in repairing.workers().values()] == [20] * 2
     log = repairing.proxy.logged(f"to {audit}")
     assert log.count("fix=text_call") == 20 and "write_file\\" not in log and "secret" not in log

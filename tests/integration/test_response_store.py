@@ -1,4 +1,4 @@
-"""The file of kept responses, where the disk is full."""
+"""The file of stored responses on a full disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(kept.response("resp_1"), kept.response("resp_2"))
 
 
 def test_a_full_disk_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
-    """The process goes on, and so does the file once there is room."""
+    """The process continues, and the store works again once there is space."""
     command = [sys.executable, "-c", FULL, str(tmp_path / "kept.db")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     told, rest = done.stdout.splitlines()

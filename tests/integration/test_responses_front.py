@@ -1,4 +1,4 @@
-"""The Responses front from the client to a scripted model server and back: paths, replies, and what is told of them."""
+"""The Responses front from the client to a scripted model server and back: paths, replies, log and metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORED = [("GET", f"{RESPONSES}/resp_1"), ("DELETE", f"{RESPONSES}/resp_1")]
 @pytest.mark.parametrize("prefix", ["", "/for/mine"])
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
 @MODES
-def test_only_chat_completions_is_asked(inside: Inside, dialect: Dialect, prefix: str, streamed: bool) -> None:
+def test_only_chat_completions_is_sent_upstream(inside: Inside, dialect: Dialect, prefix: str, streamed: bool) -> None:
     with serving(reply(streamed, "Hello there")) as server:
         data = (
             inside(server.url, MINE).post(prefix + dialect.path, json=dialect.ask(streamed=streamed, tools=False)).data
@@ -44,7 +44,7 @@ def test_only_chat_completions_is_asked(inside: Inside, dialect: Dialect, prefix
 
 
 @pytest.mark.parametrize(("method", "path"), STORED)
-def test_stored_responses_are_refused_without_a_store(inside: Inside, method: str, path: str) -> None:
+def test_stored_responses_are_rejected_without_a_store(inside: Inside, method: str, path: str) -> None:
     with serving() as server:
         response = inside(server.url).open(path, method=method, json={})
         assert server.seen == []
@@ -54,7 +54,7 @@ def test_stored_responses_are_refused_without_a_store(inside: Inside, method: st
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation", "prompt"])
 @MODES
-def test_a_request_that_needs_a_store_is_refused_in_words(inside: Inside, field: str, streamed: bool) -> None:
+def test_a_request_that_needs_a_store_is_rejected_with_a_reason(inside: Inside, field: str, streamed: bool) -> None:
     with serving() as server:
         response = inside(server.url).post(RESPONSES, json=ask(stream=streamed, **{field: "x"}))
         assert server.seen == []
@@ -64,8 +64,8 @@ def test_a_request_that_needs_a_store_is_refused_in_words(inside: Inside, field:
 
 
 @pytest.mark.parametrize("path", [RESPONSES, f"/for/mine{RESPONSES}"])
-def test_a_websocket_is_refused_immediately(front: Front, path: str) -> None:
-    """Codex then sends its request; after anything else it would wait."""
+def test_a_websocket_is_rejected_immediately(front: Front, path: str) -> None:
+    """Codex then sends an HTTP request. After any other response it would wait."""
     upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n"
     with (
         Client(front.proxy.port, f"GET {path} HTTP/1.1\r\nHost: x\r\n{upgrade}\r\n".encode()) as client,
@@ -76,7 +76,7 @@ def test_a_websocket_is_refused_immediately(front: Front, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [f"{RESPONSES}/a/b", f"{RESPONSES}/", f"/for/mine{RESPONSES}/a/b"])
-def test_an_unknown_path_has_the_error_of_the_api(inside: Inside, path: str) -> None:
+def test_an_unknown_path_returns_the_error_of_the_api(inside: Inside, path: str) -> None:
     response = inside(NOWHERE, MINE).post(path, json={})
     assert response.status_code == 404
     check_error(response.data, 404)
@@ -95,7 +95,7 @@ def test_a_function_of_a_namespace_is_called_by_its_joined_name(inside: Inside, 
 
 @MODES
 @pytest.mark.parametrize("form", ["structured", "hermes", "another key"])
-def test_a_custom_tool_gets_its_text(inside: Inside, form: str, streamed: bool) -> None:
+def test_a_custom_tool_receives_its_text(inside: Inside, form: str, streamed: bool) -> None:
     patch = '*** Begin Patch\n*** Add File: a\n+"hi"\n*** End Patch'
     tool = {"type": "custom", "name": "apply_patch", "format": {"type": "text"}}
     given = {"patch" if form == "another key" else "input": patch}
@@ -109,7 +109,7 @@ def test_a_custom_tool_gets_its_text(inside: Inside, form: str, streamed: bool) 
 
 @pytest.mark.parametrize("known", [True, False], ids=["the context is known", "not known"])
 @MODES
-def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, known: bool, streamed: bool) -> None:
+def test_a_full_context_is_an_error_that_makes_clients_compact(inside: Inside, known: bool, streamed: bool) -> None:
     listed = cards("tiny", max_model_len=17) if known else cards("tiny")
     with serving(reply(streamed, "a", end="length"), models=listed) as server:
         response = inside(server.url).post(RESPONSES, json=ask(stream=streamed, max_output_tokens=None))
@@ -121,7 +121,7 @@ def test_a_full_context_is_an_error_by_which_clients_compact(inside: Inside, kno
 
 
 def test_a_heartbeat_between_slices_follows_the_events_read(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came at once is numbered as it is read."""
+    """Events are numbered when they are read, even if they arrived together."""
     monkeypatch.setattr(attempt, "_slice", lambda: lambda: True)
     monkeypatch.setattr(AnswerWait, "heartbeat_due", property(lambda wait: True))
     script = [SSE + b"".join(map(chunked, (ROLE, text("So "), text("it"), text(" is."), finish(), DONE))) + LAST]
@@ -132,7 +132,7 @@ def test_a_heartbeat_between_slices_follows_the_events_read(inside: Inside, monk
 
 
 def test_a_second_try_continues_the_sequence_numbers(proxy: Start) -> None:
-    """The server's own parser failed: it is asked again, and the client reads one stream."""
+    """The server's own parser failed: the request is retried, and the client receives one stream."""
     failed: Script = [0.4, answer({"error": {"message": "Failed to parse input at pos 3", "code": 500}}, 500)]
     with ExitStack() as stack:
         server = stack.enter_context(serving(failed, [0.3, *reply(True, HERMES)]))
@@ -167,12 +167,12 @@ def test_tokens_are_counted_by_vllms_tokenizer_with_the_translated_request(insid
 
 
 CAPTURES = SHARED / "captures"
-codex = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures are not there")
+codex = pytest.mark.skipif(not CAPTURES.is_dir(), reason="the captures are missing")
 
 
 @codex
-def test_codex_s_own_requests_are_translated_and_nothing_is_lost_in_silence(inside: Inside, tmp_path: Path) -> None:
-    """Two turns of a conversation: what is not carried has its record, and the second begins with the first."""
+def test_codexs_own_requests_are_translated_and_nothing_is_dropped_silently(inside: Inside, tmp_path: Path) -> None:
+    """Two turns of a conversation: dropped fields are audited, and the second request starts with the first."""
     bodies = [json.loads((CAPTURES / f"codex-{turn}.json").read_text())["body"] for turn in (1, 2)]
     audit = tmp_path / "audit.jsonl"
     with serving(reply(True, "a"), reply(True, "b")) as server:
@@ -196,7 +196,7 @@ def test_codex_s_own_requests_are_translated_and_nothing_is_lost_in_silence(insi
 
 
 def test_compaction_by_an_ordinary_request_needs_no_tools(inside: Inside) -> None:
-    """`tools: []` with a choice: vLLM would refuse it."""
+    """vLLM would reject `tools: []` with a `tool_choice`."""
     body = ask(tools=[], tool_choice="auto", parallel_tool_calls=False)
     with serving(reply(True, "A summary.")) as server:
         assert text_of(response_of(inside(server.url).post(RESPONSES, json=body))) == "A summary."
@@ -211,7 +211,7 @@ def test_compaction_by_an_ordinary_request_needs_no_tools(inside: Inside) -> Non
         (RESPONSES, {"type": "compaction", "encrypted_content": "x"}),
     ],
 )
-def test_compaction_is_refused_in_words(inside: Inside, path: str, item: dict[str, Any]) -> None:
+def test_compaction_is_rejected_with_a_reason(inside: Inside, path: str, item: dict[str, Any]) -> None:
     with serving() as server:
         response = inside(server.url).post(path, json=ask([item]))
         assert server.seen == []
@@ -219,7 +219,7 @@ def test_compaction_is_refused_in_words(inside: Inside, path: str, item: dict[st
     assert words in check_error(response.data, 400)["message"]
 
 
-def test_tokens_are_estimated_elsewhere(inside: Inside) -> None:
+def test_tokens_are_estimated_for_other_servers(inside: Inside) -> None:
     with Upstream() as server:
         server.paths |= {MODELS: cards("tiny"), "/tokenize": [answer({}, 404)]}
         response = inside(server.url).post(INPUT_TOKENS, json={"model": "tiny", "input": "x" * 350})

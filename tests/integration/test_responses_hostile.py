@@ -1,4 +1,4 @@
-"""Responses requests of anything: 400 that names the place, or a response of the API's types; never a defect."""
+"""Hostile Responses requests: the result is a 400 that names the field or a valid response, never a defect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.responses_client import RESPONSES, ask, response_of
 pytestmark = pytest.mark.once
 
 
-def test_names_ids_and_texts_of_lone_surrogates_are_carried(inside: Inside, tmp_path: Path) -> None:
+def test_names_ids_and_texts_with_lone_surrogates_are_supported(inside: Inside, tmp_path: Path) -> None:
     half = "\ud800"
     items = [
         {"type": "message", "role": "user", "content": half},
@@ -40,7 +40,7 @@ def test_names_ids_and_texts_of_lone_surrogates_are_carried(inside: Inside, tmp_
     assert check_error(unknown.data, 404)["code"] == "previous_response_not_found"
 
 
-def test_very_many_items_with_one_id(inside: Inside) -> None:
+def test_many_items_with_the_same_id(inside: Inside) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "run", "arguments": "{}"}
     user = {"type": "message", "role": "user", "content": "a", "id": "msg_1"}
     with serving(reply(False, "Hello")) as server:
@@ -65,7 +65,7 @@ def damaged(path: Path, how: str) -> None:
         path.write_bytes(data[:100] + bytes(at % 251 for at in range(len(data) - 100)))
 
 
-def test_a_file_that_is_deleted_under_way_is_created_again(inside: Inside, tmp_path: Path) -> None:
+def test_a_deleted_file_is_created_again(inside: Inside, tmp_path: Path) -> None:
     with serving(*[reply(False, "Hello")] * 2) as server:
         client = inside(server.url, runtime=tmp_path)
         made = _made(client)

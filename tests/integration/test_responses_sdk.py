@@ -1,7 +1,7 @@
-"""The official openai SDK's `responses` against the proxy: before a real llama.cpp server, and before scripted ones.
+"""The official openai SDK's `responses` and the proxy, in front of a real llama.cpp server and of scripted servers.
 
-Every byte that the SDK gets goes through the checker too: streams, whole responses and errors. The SDK itself is told
-to refuse whole responses that are not of its own types.
+The checker also validates every byte that the SDK receives: streams, whole responses and errors. The SDK is configured
+to reject whole responses that do not match its types.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ MODES = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream
 
 @MODES
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_conversation_goes_on_after_the_tools_outputs(sdk: openai.OpenAI, script: str, streamed: bool) -> None:
-    """The items go back as the SDK gave them, ids and all, and the model says the next turn."""
+def test_a_conversation_continues_after_the_tool_outputs(sdk: openai.OpenAI, script: str, streamed: bool) -> None:
+    """The items, including their ids, are sent back unchanged, and the model returns the next turn."""
     request = asking(script)
     response = got(sdk, streamed, **request)
     outputs = [
@@ -121,7 +121,7 @@ class WriteFile(BaseModel):
 
 
 @MODES
-def test_arguments_are_parsed_into_the_callers_own_type(sdk: openai.OpenAI, streamed: bool) -> None:
+def test_arguments_are_parsed_into_the_callers_type(sdk: openai.OpenAI, streamed: bool) -> None:
     tool = openai.pydantic_function_tool(WriteFile, name="write_file")["function"]
     request = {**asking("hermes"), "tools": [{"type": "function", **tool}]}
     if streamed:
@@ -135,7 +135,7 @@ def test_arguments_are_parsed_into_the_callers_own_type(sdk: openai.OpenAI, stre
 
 @pytest.mark.parametrize("limit", range(4, 40, 6))
 @MODES
-def test_half_a_call_is_never_done(sdk: openai.OpenAI, limit: int, streamed: bool) -> None:
+def test_a_truncated_call_is_never_completed(sdk: openai.OpenAI, limit: int, streamed: bool) -> None:
     """C4."""
     request = asking("hermes", max_output_tokens=limit)
     if streamed:
@@ -152,8 +152,8 @@ def test_half_a_call_is_never_done(sdk: openai.OpenAI, limit: int, streamed: boo
     assert found or (last.status, last.incomplete_details.reason) == ("incomplete", "max_output_tokens")
 
 
-def test_a_schema_is_kept_to(sdk: openai.OpenAI) -> None:
-    """`text.format`: llama-server's grammar holds the reply to it."""
+def test_a_schema_is_enforced(sdk: openai.OpenAI) -> None:
+    """`text.format`: llama-server's grammar restricts the reply."""
     request: Any = {"model": "parrot", "input": "Say JSON", "text": {"format": {"type": "json_object"}}}
     response = sdk.responses.create(**request, max_output_tokens=5)
     assert response.text is not None and response.text.format is not None and response.text.format.type == "json_object"
@@ -164,7 +164,7 @@ class Answer(BaseModel):
 
 
 @MODES
-def test_text_is_parsed_into_the_callers_own_type(scripted: Scripted, streamed: bool) -> None:
+def test_text_is_parsed_into_the_callers_type(scripted: Scripted, streamed: bool) -> None:
     with scripted(reply(streamed, '{"number": 7}')) as (client, upstream):
         if streamed:
             with client.responses.stream(**simply(text_format=Answer)) as stream:
@@ -175,7 +175,7 @@ def test_text_is_parsed_into_the_callers_own_type(scripted: Scripted, streamed: 
         assert upstream.seen[0].json["response_format"]["json_schema"]["name"] == "Answer"
 
 
-def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -> None:
+def test_a_reply_that_breaks_off_is_a_failed_response(scripted: Scripted) -> None:
     script = stream(opened(0, "c1", "write_file"), fragment(0, '{"path": "a'), 0.05, Act.RST, ended=False)
     with scripted(script) as (client, _), client.responses.stream(**simply(tools=[TOOL])) as said:
         events = [*said]
@@ -184,7 +184,7 @@ def test_a_reply_that_breaks_off_is_a_response_that_failed(scripted: Scripted) -
         assert [event.type for event in events].count("response.output_item.done") == 0
 
 
-def test_words_that_refuse_are_a_refusal(scripted: Scripted) -> None:
+def test_the_refusal_field_becomes_a_refusal_item(scripted: Scripted) -> None:
     body = completion({"role": "assistant", "content": None, "refusal": "I cannot"})
     with scripted([answer(body)]) as (client, _):
         (item,) = client.responses.create(**simply()).output

@@ -1,4 +1,4 @@
-"""Kept responses, from client to file and back: going on from them, reading and deleting them, whose they are."""
+"""Stored responses, from the client to the file and back: continuing, reading and deleting them, and their owners."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def keeping(inside: Inside, tmp_path: Path) -> Keeping:
     return lambda url: inside(url, runtime=tmp_path)
 
 
-def said(server: Upstream, number: int) -> Any:
+def sent_messages(server: Upstream, number: int) -> Any:
     return server.seen[number].json["messages"]
 
 
 @MODES
-def test_a_conversation_continues_from_a_kept_response(keeping: Keeping, streamed: bool) -> None:
-    """The model server gets all of it: the second turn begins with the first one's bytes (C8)."""
+def test_a_conversation_continues_from_a_stored_response(keeping: Keeping, streamed: bool) -> None:
+    """The model server receives the whole conversation: the second request starts with the first one's bytes (C8)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done")) as server:
         client = keeping(server.url)
         first = response_of(client.post(RESPONSES, json=ask(stream=streamed, tools=[TOOL])))
@@ -50,16 +50,16 @@ def test_a_conversation_continues_from_a_kept_response(keeping: Keeping, streame
         output = {"type": "function_call_output", "call_id": call["call_id"], "output": "written"}
         goes_on = {"previous_response_id": first["id"]}
         second = response_of(client.post(RESPONSES, json=ask([output], stream=streamed, tools=[TOOL], **goes_on)))
-        assert said(server, 1)[: len(said(server, 0))] == said(server, 0)
-        assert [message["role"] for message in said(server, 1)] == ["user", "assistant", "tool"]
-        assert said(server, 1)[1]["content"] == "I run it."
+        assert sent_messages(server, 1)[: len(sent_messages(server, 0))] == sent_messages(server, 0)
+        assert [message["role"] for message in sent_messages(server, 1)] == ["user", "assistant", "tool"]
+        assert sent_messages(server, 1)[1]["content"] == "I run it."
     assert (text_of(second), second["store"]) == ("Done", True)
     assert second["previous_response_id"] == goes_on.get("previous_response_id")
     assert calls_of(first)
 
 
 @MODES
-def test_a_kept_response_can_be_read_until_it_is_deleted(keeping: Keeping, streamed: bool) -> None:
+def test_a_stored_response_can_be_read_until_it_is_deleted(keeping: Keeping, streamed: bool) -> None:
     with serving(reply(streamed, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi", stream=streamed)))
@@ -76,8 +76,8 @@ def test_a_kept_response_can_be_read_until_it_is_deleted(keeping: Keeping, strea
         assert check_error(response.data, 404)["message"] == f"there is no response {made['id']!r}: {ADVICE}"
 
 
-def test_a_response_is_not_kept_with_store_false(keeping: Keeping, tmp_path: Path) -> None:
-    """Nor is there a file: requests that do not need it leave it alone."""
+def test_a_response_is_not_stored_with_store_false(keeping: Keeping, tmp_path: Path) -> None:
+    """The file is not even created: requests that do not need it do not touch it."""
     with serving(reply(True, "Hello")) as server:
         client = keeping(server.url)
         made = response_of(client.post(RESPONSES, json=ask("Hi", store=False)))
@@ -85,7 +85,7 @@ def test_a_response_is_not_kept_with_store_false(keeping: Keeping, tmp_path: Pat
     assert client.get(f"{RESPONSES}/{made['id']}").status_code == 404
 
 
-def test_nothing_is_kept_with_the_setting_off(inside: Inside, tmp_path: Path) -> None:
+def test_nothing_is_stored_if_the_setting_is_off(inside: Inside, tmp_path: Path) -> None:
     with serving(reply(True, "Hello")) as server:
         client = inside(server.url, runtime=tmp_path, store="off")
         made = response_of(client.post(RESPONSES, json=ask("Hi")))
@@ -97,7 +97,7 @@ def test_nothing_is_kept_with_the_setting_off(inside: Inside, tmp_path: Path) ->
 
 @MODES
 def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, streamed: bool) -> None:
-    """The Vercel AI SDK sends references by default (seen with 6.0: messages, while calls are sent whole)."""
+    """The Vercel AI SDK sends references by default (6.0: for messages, while calls are sent in full)."""
     with serving(reply(streamed, f"I run it.{HERMES}"), reply(streamed, "Done"), reply(streamed, "Bye")) as server:
         client = keeping(server.url)
         given: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}]
@@ -111,13 +111,13 @@ def test_every_item_of_earlier_turns_can_be_a_reference(keeping: Keeping, stream
             ]
         given.append({"role": "user", "content": [{"type": "input_text", "text": "Thanks"}]})
         response_of(client.post(RESPONSES, json=ask(given, stream=streamed, tools=[TOOL])))
-        messages = said(server, 2)
+        messages = sent_messages(server, 2)
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
     assert messages[1]["tool_calls"][0]["function"]["name"] == "write_file" and messages[3]["content"] == "Done"
 
 
 @MODES
-def test_a_large_response_is_not_kept(
+def test_a_large_response_is_not_stored(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch, logged: pytest.LogCaptureFixture, streamed: bool
 ) -> None:
     monkeypatch.setattr(shared_file, "STORE_BYTES", 2**20)
@@ -130,7 +130,7 @@ def test_a_large_response_is_not_kept(
 
 
 @pytest.mark.parametrize("fields", [{"background": True}, {"conversation": "conv_1"}, {"conversation": {"id": "c"}}])
-def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, fields: dict[str, Any]) -> None:
+def test_other_state_is_rejected_even_with_a_store(keeping: Keeping, fields: dict[str, Any]) -> None:
     (name,) = fields
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(**fields))
@@ -139,7 +139,7 @@ def test_other_state_is_refused_also_where_responses_are_kept(keeping: Keeping, 
     assert error["param"] == name and error["message"].startswith(f"{name}: this server ")
 
 
-def test_a_missing_response_has_its_error_code(keeping: Keeping) -> None:
+def test_a_missing_response_returns_its_error_code(keeping: Keeping) -> None:
     with serving() as server:
         response = keeping(server.url).post(RESPONSES, json=ask(previous_response_id="resp_0"))
         assert server.seen == []
@@ -148,8 +148,8 @@ def test_a_missing_response_has_its_error_code(keeping: Keeping) -> None:
     assert error["message"] == f"previous_response_id: 'resp_0' is not kept here: {ADVICE}"
 
 
-def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
-    """Neither where the proxy knows the keys, nor where clients only send them."""
+def test_a_key_cannot_read_responses_of_another_key(inside: Inside, tmp_path: Path) -> None:
+    """This holds for keys that the proxy knows and for unknown keys that clients send."""
     keys = Keys(tuple(ClientKey(name, hashlib.sha256(f"key-of-{name}".encode()).digest()) for name in ("alice", "bob")))
     for known in (keys, None):
         with serving(reply(False, "Secret")) as server:
@@ -167,8 +167,8 @@ def test_one_key_does_not_read_anothers(inside: Inside, tmp_path: Path) -> None:
 
 
 @MODES
-def test_a_file_that_cannot_be_used_is_an_error_in_words(inside: Inside, tmp_path: Path, streamed: bool) -> None:
-    """The reply is complete and says that it is not kept; what needs the file fails."""
+def test_an_unusable_file_is_an_error_with_a_reason(inside: Inside, tmp_path: Path, streamed: bool) -> None:
+    """The reply is complete and says that it is not stored. Requests that need the file fail."""
     with serving(reply(streamed, "Hello")) as server:
         client = inside(server.url, runtime=tmp_path / "nowhere")
         made = response_of(client.post(RESPONSES, json=ask(stream=streamed, store=True)))
@@ -191,7 +191,7 @@ def stack() -> Iterator[ExitStack]:
 def test_workers_share_what_survives_a_restart(
     tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each worker has each response, and so has the next process, as long as the runtime directory is there."""
+    """Every worker has every response, and so has the next process while the runtime directory exists."""
     runtime = tmp_path / "run"
     runtime.mkdir()
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(runtime))
@@ -200,7 +200,7 @@ def test_workers_share_what_survives_a_restart(
     with serving(*scripts) as server:
         with ExitStack() as first:
             proxy = start(server.url, *flags, folder=tmp_path / "first", stack=first)
-            ids = [_asked(proxy.url).id for _ in range(8)]
+            ids = [_create(proxy.url).id for _ in range(8)]
             proxy.logged(f"responses are kept for a day in {runtime / FILE_NAME}; store: off turns it off")
             workers = {proxy.health()["worker"] for _ in range(60)}
             assert len(workers) == 2
@@ -208,7 +208,7 @@ def test_workers_share_what_survives_a_restart(
                 assert {_texts(proxy.url, id_) for _ in range(6)} == {_texts(proxy.url, id_)}
         proxy = start(server.url, *flags, folder=tmp_path / "second", stack=stack)
         assert [_texts(proxy.url, id_) for id_ in ids] == [str(number) for number in range(8)]
-        goes_on = _asked(proxy.url, previous_response_id=ids[0])
+        goes_on = _create(proxy.url, previous_response_id=ids[0])
         assert goes_on.previous_response_id == ids[0]
         contents = [message["content"] for message in server.seen[-1].json["messages"]]
         assert contents == ["Hi", "0", "Hi"]
@@ -217,12 +217,12 @@ def test_workers_share_what_survives_a_restart(
 
 
 @pytest.mark.slow
-def test_a_new_worker_finds_kept_responses(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also after one that was killed."""
+def test_a_new_worker_finds_stored_responses(tmp_path: Path, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This includes the successor of a killed worker."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with serving(reply(False, "Hello")) as server:
         proxy = start(server.url, folder=tmp_path / "proxy", stack=stack)
-        id_ = _asked(proxy.url).id
+        id_ = _create(proxy.url).id
         worker = proxy.health()["worker"]
         os.kill(worker, signal.SIGKILL)
         proxy.workers(but=(worker,), count=1)
@@ -233,7 +233,7 @@ def _client(url: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0, _strict_response_validation=True)
 
 
-def _asked(url: str, **more: Any) -> Any:
+def _create(url: str, **more: Any) -> Any:
     with _client(url) as client:
         return client.responses.create(model="tiny", input="Hi", **more)
 

@@ -1,4 +1,4 @@
-"""Who parses: when a request goes up a second time, and how; never after content."""
+"""Requests that are retried to change who parses the calls: when, how, and never after content was sent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NO_PARSER = (RECORDINGS / "vllm-0.32.0-none" / "hermes-chat-stream-400.txt").rea
 GRAMMAR_500 = (RECORDINGS / "llama-server-xllamacpp" / "coder-chat-plain-500.txt").read_bytes()
 GRAMMAR_EVENT = (RECORDINGS / "llama-server-xllamacpp" / "coder-chat-stream-200.txt").read_bytes()
 FAILED_TO_PARSE = b'{"error":{"code":500,"message":"Failed to parse input at pos 3: <tool","type":"server_error"}}'
-# llama-server since its parsers were made anew (ggml-org/llama.cpp, 18675); the format is the kind of the parser.
+# llama-server since its new parsers (ggml-org/llama.cpp, 18675). The format is the kind of parser.
 NO_MATCH = (
     b'{"error":{"code":500,"message":"The model produced output that does not match the expected peg-native format",'
     b'"type":"server_error"}}'
@@ -61,8 +61,8 @@ def finish_of(data: bytes) -> str:
     return read("chat", 200, data).choice().finish
 
 
-def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Inside) -> None:
-    """The request goes up as `proxy`, and the calls in the raw text are found; the end-of-turn token is gone."""
+def test_vllm_without_a_parser_flag_is_asked_for_the_raw_text(inside: Inside) -> None:
+    """The request is retried as `proxy`. The calls are found in the raw text, and the end-of-turn token is removed."""
     with Upstream(REFUSED, RAW) as server:
         server.paths["/v1/models"] = models("vllm")
         response = inside(server.url).post(CHAT, json=with_tools(tool_choice="auto"))
@@ -73,7 +73,7 @@ def test_vllm_without_a_parser_flag_is_asked_again_for_the_raw_text(inside: Insi
     assert b"im_end" not in response.data
 
 
-def test_that_the_proxy_parses_is_remembered_for_that_model_alone(inside: Inside) -> None:
+def test_the_parse_mode_is_remembered_only_for_that_model(inside: Inside) -> None:
     with Upstream(REFUSED, RAW, RAW, OK) as server:
         server.paths["/v1/models"] = models("vllm")
         client = inside(server.url)
@@ -81,10 +81,10 @@ def test_that_the_proxy_parses_is_remembered_for_that_model_alone(inside: Inside
             assert client.post(CHAT, json=with_tools(model=model)).data
         choices = [seen.json.get("tool_choice") for seen in server.seen]
         assert choices == [None, "none", "none", None]
-        assert server.asked == ["/v1/models"], "the kind of server is asked once"
+        assert server.asked == ["/v1/models"], "the kind of server is requested once"
 
 
-def test_requests_without_tools_ignore_the_lesson(inside: Inside) -> None:
+def test_requests_without_tools_ignore_the_remembered_mode(inside: Inside) -> None:
     """C1."""
     with Upstream(REFUSED, RAW, OK) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -111,18 +111,18 @@ def test_requests_without_tools_ignore_the_lesson(inside: Inside) -> None:
         *("the recording", "no match, event", "event", "event after the role"),
     ],
 )
-def test_llama_servers_own_parser_error_is_answered_by_parsing_here(inside: Inside, first: Script) -> None:
+def test_the_proxy_parses_after_a_parser_error_of_llama_server(inside: Inside, first: Script) -> None:
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
         response = inside(server.url).post(CHAT, json=with_tools())
         second = server.seen[1].json
     assert second["tool_choice"] == "none" and "skip_special_tokens" not in second
     assert response.status_code == 200 and finish_of(response.data) == "tool_calls"
-    assert response.data.count(b'"role"') <= 1, "nothing of the first try reaches the client"
+    assert response.data.count(b'"role"') <= 1, "no part of the first try reaches the client"
 
 
-def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: Inside) -> None:
-    """Where the format is text alone (a prompt that ends within a character) the proxy's own reading mends nothing."""
+def test_a_failed_plain_text_parser_is_not_retried(inside: Inside) -> None:
+    """The plain text format fails if the prompt ends within a character. Parsing in the proxy would not help."""
     with Upstream([answer(NO_MATCH.replace(b"peg-native", b"Content-only"), 500)], OK) as server:
         client = inside(server.url)
         assert client.post(CHAT, json=with_tools()).status_code == 500
@@ -131,7 +131,7 @@ def test_a_text_that_no_parser_for_calls_refused_is_not_asked_for_again(inside: 
 
 
 def test_a_late_parser_error_is_remembered(inside: Inside) -> None:
-    """The agent asks again, and then the proxy parses from the start."""
+    """When the agent retries, the proxy parses from the start."""
     first = [*stream(ROLE, text("Hi "))[:-1], 0.05, chunked(event(json.loads(FAILED_TO_PARSE)))]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")
@@ -157,7 +157,7 @@ def test_parse_proxy_requests_raw_text_immediately(inside: Inside) -> None:
         "unknown field `store`",
     ],
 )
-def test_a_refused_field_is_left_out_the_second_time(inside: Inside, message: str) -> None:
+def test_a_rejected_field_is_left_out_of_the_retry(inside: Inside, message: str) -> None:
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=with_tools(store=True, user="u"))
         assert [("store" in seen.json, "user" in seen.json) for seen in server.seen] == [(True, True), (False, True)]
@@ -189,18 +189,18 @@ OTHER_WORDS = [
     *("'tools' is not supported", "'messages' is not supported", "'response_format' is not supported"),
     *("'store' and 'user' are not supported", "'absent' is not supported", "the prompt says 'store'"),
 ]
-# Refusals that are final: the answer, more fields of the request, the rules, and the server.
+# Refusals that are final: the answer, additional request fields, the rules, and the server.
 FINAL: dict[str, tuple[list[bytes], dict[str, Any], str, str]] = {
-    # These servers are unknown, or drop the tools.
+    # These servers are unknown or would drop the tools.
     **{f"the server is {owner!r}": (REFUSED, {}, "", owner) for owner in ("sglang", "lmdeploy", "someone", "")},
-    # F87: guided decoding makes the arguments valid; a refusal of it is not met by `none`.
+    # F87: guided decoding makes the arguments valid, so a refusal of it is not retried with `none`.
     **{f"forced, {parse}": (REFUSED, {"tool_choice": "required"}, f"parse: {parse}", "vllm") for parse in PARSE},
     **{f"named, {parse}": (REFUSED, {"tool_choice": NAMED}, f"parse: {parse}", "vllm") for parse in PARSE},
     "parse: server": (REFUSED, {}, "parse: server", "vllm"),
     "parse: server, a field": (refusal("'store' is not supported"), FIELDS, "parse: server", "vllm"),
-    # The field is not named, not sent, or part of the question.
+    # The field is not named, not sent, or part of the prompt.
     **{words: (refusal(words), FIELDS, "", "") for words in OTHER_WORDS},
-    "the prompt leaves nothing": (refusal(VLLM_CONTEXT.replace("1000", "9000")), {"max_tokens": 32000}, "", ""),
+    "the prompt fills the context": (refusal(VLLM_CONTEXT.replace("1000", "9000")), {"max_tokens": 32000}, "", ""),
     **{
         f"status {status}": (refusal("'store' is not supported; see --tool-call-parser", status), FIELDS, "", "vllm")
         for status in (401, 404, 422, 429, 503)
@@ -231,8 +231,8 @@ def test_max_tokens_are_reduced_to_the_remaining_context(inside: Inside, message
 
 @pytest.mark.parametrize("message", [VLLM_CONTEXT, "max_tokens=32000cannot be greater than max_model_len=8192."])
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
-def test_where_the_prompt_was_not_counted_no_number_is_asked_for(inside: Inside, field: str, message: str) -> None:
-    """vLLM counts only until it is too long: "at least". Asked without a number it gives what is left (F85)."""
+def test_max_tokens_is_omitted_if_the_prompt_was_not_counted(inside: Inside, field: str, message: str) -> None:
+    """vLLM stops counting when the prompt is too long ("at least"). The retry leaves the limit to the server (F85)."""
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(**{field: 32000}))
         assert server.seen[1].json == chat()
@@ -240,8 +240,8 @@ def test_where_the_prompt_was_not_counted_no_number_is_asked_for(inside: Inside,
 
 
 @pytest.mark.parametrize(("prompt", "asked"), [(7936, 256), (7937, 0), (8191, 0), (7000, 1192)])
-def test_so_few_tokens_that_no_answer_fits_are_no_second_try(inside: Inside, prompt: int, asked: int) -> None:
-    """An answer of one token looks like one; the error tells the client to make room."""
+def test_there_is_no_retry_if_too_few_tokens_remain(inside: Inside, prompt: int, asked: int) -> None:
+    """A one-token answer would look valid. The error tells the client to make room."""
     message = OLD_VLLM_CONTEXT.replace("1000", str(prompt))
     with Upstream([answer({"error": {"message": message, "code": 400}}, 400)], OK) as server:
         response = inside(server.url).post(CHAT, json=chat(max_tokens=32000))
@@ -260,7 +260,7 @@ def test_no_request_is_sent_a_third_time(inside: Inside, second: Script) -> None
 
 
 def test_a_refused_connection_is_retried_once(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server comes up between the two tries."""
+    """The server starts between the two tries."""
     port, tries = free_port(), []
     with Upstream(OK, port=port) as server:
         real = HTTPConnection.connect
@@ -280,7 +280,7 @@ def test_a_refused_connection_is_retried_once(inside: Inside, monkeypatch: pytes
         assert response.status_code == 200 and len(server.seen) == 1 and len(tries) == 2
 
 
-def test_a_second_try_is_counted_and_named_in_the_log(inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_retry_is_counted_and_logged(inside: Inside, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "proxy")
     with Upstream(REFUSED, RAW) as server:
         server.paths["/v1/models"] = models("vllm")
@@ -289,7 +289,7 @@ def test_a_second_try_is_counted_and_named_in_the_log(inside: Inside, caplog: py
     assert "cannot parse the calls of model 'tiny'" in caplog.text
 
 
-def test_the_first_of_two_tries_is_closed_before_the_second_begins(inside: Inside) -> None:
+def test_the_first_try_is_closed_before_the_second_begins(inside: Inside) -> None:
     first: Script = [SSE + chunked(event(json.loads(FAILED_TO_PARSE))), HELD]
     with Upstream(first, RAW) as server:
         server.paths["/v1/models"] = models("llamacpp")

@@ -1,4 +1,4 @@
-"""Where a request goes: to the server of its model, with the header that keeps its conversation at one of several."""
+"""Routing: each model's server, and the header that keeps a conversation on one of several replicas."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def named(name: str) -> dict[str, Script]:
 
 @pytest.fixture
 def two() -> Iterator[list[Upstream]]:
-    """Yield two servers: the main one, named usual, and one named own."""
+    """Yield the main server, named `usual`, and another server, named `own`."""
     with ExitStack() as stack:
         servers = [stack.enter_context(Upstream()) for _ in range(2)]
         for server, name in zip(servers, ("usual", "own"), strict=True):
@@ -58,7 +58,7 @@ def two() -> Iterator[list[Upstream]]:
         yield servers
 
 
-def said(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     return read("chat", 200, data).choice().text
 
 
@@ -69,7 +69,7 @@ def messages_body(words: str, *turns: str, **more: Any) -> dict[str, Any]:
 
 
 def keys_of(client: FlaskClient, server: Upstream, path: str, *bodies: dict[str, Any], **sent: Any) -> list[str | None]:
-    """Return the conversation key that each request is sent upstream with."""
+    """Return the conversation key of each request that is sent upstream."""
     server.play(*[REPLY] * len(bodies))
     server.paths["/v1/models"] = MODELS
     for body in bodies:
@@ -81,7 +81,7 @@ CLIENT_KEY = {"Authorization": "Bearer client", "x-api-key": "client"}
 
 
 def keys_at(server: Upstream) -> set[str | None]:
-    """Return the API keys that the server received, None for a request without one, and reset its record."""
+    """Return the API keys that the server received (None for a request without one), and reset its record."""
     found = {seen.headers.get("Authorization") for seen in server.received}
     assert not any("client" in str(seen.headers.get("x-api-key")) for seen in server.received)
     server.received.clear()
@@ -114,7 +114,7 @@ def ask_all(client: FlaskClient, model: str) -> None:
         (", key: /keys/own", {"Bearer of-file"}),
     ],
 )
-def test_another_server_gets_only_the_key_of_its_entry(
+def test_another_server_receives_only_the_key_of_its_entry(
     inside: Inside, two: list[Upstream], entry: str, expected: set[str | None]
 ) -> None:
     usual, own = two
@@ -125,8 +125,8 @@ def test_another_server_gets_only_the_key_of_its_entry(
     assert keys_at(usual) <= {"Bearer main"}
 
 
-def test_another_server_is_not_sent_the_clients_key(inside: Inside, two: list[Upstream]) -> None:
-    """Without any key of the proxy's own, the main server is sent the client's."""
+def test_another_server_does_not_receive_the_clients_key(inside: Inside, two: list[Upstream]) -> None:
+    """The main server receives it if the proxy has no key of its own."""
     usual, own = two
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]")
     ask_all(client, "own")
@@ -135,7 +135,7 @@ def test_another_server_is_not_sent_the_clients_key(inside: Inside, two: list[Up
     assert "Bearer client" in keys_at(usual) and keys_at(own) == set()
 
 
-def test_another_path_of_the_main_server_is_sent_its_key(inside: Inside, two: list[Upstream]) -> None:
+def test_another_path_of_the_main_server_receives_its_key(inside: Inside, two: list[Upstream]) -> None:
     usual, _ = two
     usual.paths = {f"/other{path}": script for path, script in usual.paths.items()} | usual.paths
     client = inside(usual.url, f"models: [{{match: own, url: '{usual.url}/other'}}]", Keys(upstream="main"))
@@ -156,7 +156,7 @@ def test_the_key_of_another_server_is_masked(
     assert "secret-of-own" not in caplog.text
 
 
-def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(inside: Inside) -> None:
+def test_each_conversation_has_one_key_for_all_its_turns(inside: Inside) -> None:
     with Upstream() as server:
         client = inside(server.url)
         first, other = chat("task 1"), chat("task 2")
@@ -171,7 +171,7 @@ def test_all_turns_of_a_conversation_have_one_key_and_each_conversation_its_own(
         assert all(re.fullmatch("[0-9a-f]{32}", str(key)) for key in (one, three, four, mine, others))
 
 
-def test_claude_codes_billing_header_changes_no_key(inside: Inside) -> None:
+def test_claude_codes_billing_header_does_not_change_the_key(inside: Inside) -> None:
     with Upstream() as server:
         bodies = [messages_body("a", system=f"x-anthropic-billing-header: {n}\nYou are an agent.") for n in (1, 2)]
         one, two = keys_of(inside(server.url), server, MESSAGES, *bodies)
@@ -188,7 +188,7 @@ def test_a_second_try_has_the_same_key(inside: Inside) -> None:
 
 @pytest.mark.parametrize("words", ["a", None])
 def test_a_clients_conversation_key_is_not_forwarded(inside: Inside, words: str | None) -> None:
-    """Also where there is no key."""
+    """This holds even if the proxy adds no key."""
     body = chat(words) if words else chat(messages=[])
     with Upstream() as server:
         forged = {KEY: "forged", "OpenAI-Session": "forged"}
@@ -196,7 +196,7 @@ def test_a_clients_conversation_key_is_not_forwarded(inside: Inside, words: str 
         assert key != "forged" and server.seen[0].headers["Openai-Session"] == "forged"
 
 
-def test_a_conversation_that_passes_has_the_key_of_its_chat_requests(inside: Inside, two: list[Upstream]) -> None:
+def test_a_forwarded_conversation_has_the_key_of_its_chat_requests(inside: Inside, two: list[Upstream]) -> None:
     client = inside(two[0].url, pass_through=("/v1/render",))
     (key,) = keys_of(client, two[0], CHAT, chat("a"))
     for path in ("/tokenize", "/v1/completions", "/v1/render"):
@@ -205,7 +205,7 @@ def test_a_conversation_that_passes_has_the_key_of_its_chat_requests(inside: Ins
         assert two[0].seen[-1].headers[KEY] == key
 
 
-def test_a_prompt_to_complete_is_a_conversation_and_nothing_else_is(inside: Inside, two: list[Upstream]) -> None:
+def test_a_completion_prompt_has_a_key_and_other_requests_have_none(inside: Inside, two: list[Upstream]) -> None:
     def keys(path: str, *bodies: bytes) -> list[str | None]:
         two[0].play(*[[answer({})]] * len(bodies))
         for body in bodies:
@@ -224,8 +224,8 @@ def test_each_dialect_is_sent_to_the_server_of_the_model(inside: Inside, two: li
     usual, own = two
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}/v1'}}]")
     own.paths["/v1/models/own"] = [answer({"id": "own"})]
-    assert said(client.post(CHAT, json=chat(model="own")).data) == "own"
-    assert said(client.post(CHAT, json=chat()).data) == "usual"
+    assert text_of(client.post(CHAT, json=chat(model="own")).data) == "own"
+    assert text_of(client.post(CHAT, json=chat()).data) == "usual"
     assert b'"own"' in client.post(MESSAGES, json=messages_body("a", model="own")).data
     assert b'"usual"' in client.post(MESSAGES, json=messages_body("a")).data
     assert body_of(client.post("/v1/completions", json={"model": "own", "prompt": "a"}))["name"] == "own"
@@ -235,7 +235,7 @@ def test_each_dialect_is_sent_to_the_server_of_the_model(inside: Inside, two: li
     assert client.get("/v1/models/own").json == {"id": "own"}
 
 
-def test_a_model_is_shown_to_messages_clients_by_its_own_server(inside: Inside, two: list[Upstream]) -> None:
+def test_messages_clients_see_a_model_as_its_own_server_lists_it(inside: Inside, two: list[Upstream]) -> None:
     usual, own = two
     own.paths["/v1/models"] = [answer({"data": [{"id": "own", "owned_by": "sglang"}]})]
     client = inside(usual.url, f"models: [{{match: own, url: '{own.url}'}}]")
@@ -276,8 +276,8 @@ aliases: {{fast: own, "claude-*": own-2, slow: tiny, none: gone}}
     assert listed == ["tiny", "own", "own-2", "fast", "claude-own-2", "slow"]
     for name in listed:
         assert client.get(f"/v1/models/{name}", headers=LISTS[1]).status_code == 200
-    assert said(client.post(CHAT, json=chat(model="fast")).data) == "own"
-    assert said(client.post(CHAT, json=chat(model="slow")).data) == "usual"
+    assert text_of(client.post(CHAT, json=chat(model="fast")).data) == "own"
+    assert text_of(client.post(CHAT, json=chat(model="slow")).data) == "usual"
 
 
 def test_a_model_of_another_server_is_listed_with_its_context(inside: Inside, two: list[Upstream]) -> None:
@@ -314,8 +314,8 @@ def test_an_unreachable_server_shortens_the_list(inside: Inside, two: list[Upstr
 
 
 @pytest.mark.parametrize("version", LISTS)
-def test_servers_that_do_not_answer_delay_the_list_only_a_little(inside: Inside, version: dict[str, str]) -> None:
-    """C7: however many they are."""
+def test_unresponsive_servers_delay_the_list_only_briefly(inside: Inside, version: dict[str, str]) -> None:
+    """C7: for any number of servers."""
     with ExitStack() as stack:
         usual = stack.enter_context(Upstream())
         usual.paths = named("usual")
@@ -329,8 +329,8 @@ def test_servers_that_do_not_answer_delay_the_list_only_a_little(inside: Inside,
         assert time.monotonic() - began < 5
 
 
-def test_the_plan_is_made_for_the_server_of_the_model(inside: Inside) -> None:
-    """vLLM is asked for the raw text; SGLang, which would drop the tools, is not."""
+def test_the_plan_is_made_for_the_models_server(inside: Inside) -> None:
+    """vLLM is asked for the raw text. SGLang is not, because it would drop the tools."""
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     with Upstream(REPLY) as usual, Upstream(REPLY) as own:
         usual.paths["/v1/models"] = MODELS
@@ -356,7 +356,7 @@ def test_an_unreachable_server_has_no_substitute(inside: Inside, two: list[Upstr
 
 
 @pytest.mark.parametrize(("healths", "ready"), [((200, 503), True), ((503, 200), True), ((503, 503), False)])
-def test_ready_is_true_as_long_as_one_server_is(inside: Inside, healths: tuple[int, ...], ready: bool) -> None:
+def test_ready_succeeds_while_any_server_is_ready(inside: Inside, healths: tuple[int, ...], ready: bool) -> None:
     with Upstream() as usual, Upstream() as own:
         for server, status in zip((usual, own), healths, strict=True):
             server.paths["/health"] = [answer({}, status)]
@@ -372,8 +372,8 @@ def test_health_names_the_servers(inside: Inside) -> None:
     assert health["servers"] == [{"url": usual}, {"url": own}]
 
 
-def test_a_reload_takes_another_server_for_a_model(proxy: Start, two: list[Upstream], tmp_path: Any) -> None:
-    """The real thing."""
+def test_a_reload_assigns_a_model_to_another_server(proxy: Start, two: list[Upstream], tmp_path: Any) -> None:
+    """With a real server."""
     usual, own = two
     rules = tmp_path / "rules.yaml"
     rules.write_text("models: [{match: '*'}]\n")
@@ -381,7 +381,7 @@ def test_a_reload_takes_another_server_for_a_model(proxy: Start, two: list[Upstr
 
     def home() -> str:
         with Client.post(front.port, chat(model="own")) as client, client.answer() as response:
-            return said(response.read())
+            return text_of(response.read())
 
     assert home() == "usual"
     rules.write_text(f"models: [{{match: own, url: '{own.url}'}}]\n")

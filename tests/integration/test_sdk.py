@@ -17,7 +17,7 @@ from tests.support.scripted import PATIENCE, WRITE_FILE
 A = ("write_file", {"path": "a.txt", "content": "hi\n"})
 B = ("write_file", {"path": "b.txt", "content": "ho"})
 SHORT = ("write_file", {"path": "a.txt", "content": "hi"})
-# script -> its calls, and the text beside them
+# script -> its calls and the other text
 SCRIPTS: dict[str, tuple[list[tuple[str, Any]], str]] = {
     "hermes": ([A], "I will write it."),
     "toolstag": ([A], "I will write it."),
@@ -40,7 +40,7 @@ def asking(script: str, **more: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_the_calls_of_a_stream_are_structured(sdk: openai.OpenAI, script: str) -> None:
-    """C5: the name once and first, indexes 0, 1, an id that stays, nothing after the finish."""
+    """C5: the name is sent once and first, indexes are 0 and 1, ids are stable, and nothing follows the finish."""
     calls, text = SCRIPTS[script]
     gathered: dict[int, dict[str, str]] = {}
     said = ""
@@ -65,7 +65,7 @@ def test_the_calls_of_a_stream_are_structured(sdk: openai.OpenAI, script: str) -
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_a_whole_conversation_goes_on_after_the_tools_results(sdk: openai.OpenAI, script: str) -> None:
+def test_a_conversation_continues_after_the_tool_results(sdk: openai.OpenAI, script: str) -> None:
     request = asking(script)
     (choice,) = sdk.chat.completions.create(**request).choices
     calls = choice.message.tool_calls or []
@@ -100,7 +100,7 @@ def test_plain_text_is_unchanged(llama: str, llama_front: Proxy, tools: list[obj
     assert events(llama_front.url, request) == events(llama, request)
 
 
-def test_the_sdk_raises_what_the_server_refuses(sdk: openai.OpenAI) -> None:
+def test_the_sdk_raises_the_servers_error(sdk: openai.OpenAI) -> None:
     with pytest.raises(openai.APIStatusError) as caught:
         sdk.chat.completions.create(**{**asking("plain"), "messages": "no list"})
     assert 400 <= caught.value.status_code < 600

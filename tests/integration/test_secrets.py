@@ -1,4 +1,4 @@
-"""Keys in what the proxy writes down and in errors are masked; what a model says reaches the client unchanged."""
+"""Keys are masked in everything that the proxy writes and in errors. A model's text reaches the client unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.scripted import (
     whole_reply,
 )
 
-# Eight of its characters in a row are never hexadecimal digits alone: a random id cannot contain them.
+# Any eight consecutive characters contain a non-hexadecimal digit, so no random id contains them.
 KEY = "Key-01234x56789-abcdefghijklmnopqrstuvwxyz"
 PART = 8
 BEARER = {"Authorization": f"Bearer {KEY}"}
@@ -45,8 +45,8 @@ JSON = {"Content-Type": "application/json"}
 CHAT, MESSAGES, RESPONSES, PASSED = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings"
 
 
-def quotes(where: object) -> bool:
-    """Return whether any part of the key is there."""
+def leaks(where: object) -> bool:
+    """Return whether any part of the key is present."""
     return any(KEY[at : at + PART] in str(where) for at in range(len(KEY) - PART + 1))
 
 
@@ -54,7 +54,7 @@ def error(message: str = f"no key {KEY}!") -> dict[str, Any]:
     return {"error": {"message": message, "type": f"bad key {KEY}", "code": 401}}
 
 
-def asked(path: str, *, streamed: bool = False) -> dict[str, Any]:
+def request_to(path: str, *, streamed: bool = False) -> dict[str, Any]:
     tool = {"name": "write_file", "input_schema": WRITE_FILE["function"]["parameters"]}
     function = {"type": "function", "name": "write_file", "parameters": WRITE_FILE["function"]["parameters"]}
     return {
@@ -68,18 +68,18 @@ def asked(path: str, *, streamed: bool = False) -> dict[str, Any]:
 @pytest.mark.parametrize("before", [b"", ROLE + text("So. ")], ids=["first", "later"])
 def test_an_error_event_is_masked(inside: Inside, path: str, before: bytes) -> None:
     with Upstream([SSE, *([chunked(before)] if before else []), chunked(event(error())), LAST]) as server:
-        response = inside(server.url).post(path, json=asked(path, streamed=True), headers=BEARER)
+        response = inside(server.url).post(path, json=request_to(path, streamed=True), headers=BEARER)
     said = response.get_data(as_text=True)
-    assert "no key ****" in said and not quotes(said)
+    assert "no key ****" in said and not leaks(said)
 
 
 @pytest.mark.parametrize("path", [CHAT, PASSED])
 def test_the_servers_own_key_is_masked_for_a_client_that_does_not_know_it(inside: Inside, path: str) -> None:
     with Upstream([answer(error(), 401)]) as server:
         client = inside(server.url, keys=Keys(upstream=KEY))
-        response = client.post(path, json=asked(path), headers={"Authorization": "Bearer another-key"})
+        response = client.post(path, json=request_to(path), headers={"Authorization": "Bearer another-key"})
         assert server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
-    assert "bad key ****" in response.get_data(as_text=True) and not quotes(response.get_data(as_text=True))
+    assert "bad key ****" in response.get_data(as_text=True) and not leaks(response.get_data(as_text=True))
 
 
 @pytest.mark.parametrize("place", ["/v1/models/{}", "/{}", "/for/{}/v1/models"])
@@ -87,8 +87,8 @@ def test_a_key_in_the_path_is_masked(inside: Inside, logged: pytest.LogCaptureFi
     with Upstream() as server:
         server.paths["/v1/models"] = [answer({"data": []})]
         response = inside(server.url).get(place.format(KEY), headers=BEARER)
-    assert response.status_code >= 400 and not quotes(response.get_data(as_text=True))
-    assert not any(quotes(TextLines().format(record)) for record in logged.records)
+    assert response.status_code >= 400 and not leaks(response.get_data(as_text=True))
+    assert not any(leaks(TextLines().format(record)) for record in logged.records)
 
 
 CODE = f'client = OpenAI(base_url=URL, api_key="{KEY}")\n'
@@ -116,19 +116,19 @@ def without_ids(response: TestResponse) -> bytes:
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_a_models_answer_that_contains_the_key_is_unchanged(inside: Inside, path: str, streamed: bool) -> None:
-    """Stars in a tool call would be written into the user's file."""
+    """Asterisks in a tool call would be written into the user's file."""
     script = streamed_answer() if streamed else whole_answer()
     with Upstream(script, script) as server:
         server.paths["/v1/models"] = [answer({"data": []})]
         client = inside(server.url)
-        with_key = client.post(path, json=asked(path, streamed=streamed), headers=BEARER)
-        without = client.post(path, json=asked(path, streamed=streamed))
+        with_key = client.post(path, json=request_to(path, streamed=streamed), headers=BEARER)
+        without = client.post(path, json=request_to(path, streamed=streamed))
     assert with_key.status_code == 200 and f"It is {KEY}." in with_key.get_data(as_text=True)
     assert without_ids(with_key) == without_ids(without) and b"****" not in with_key.data
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "application/x-ndjson", "text/plain"])
-def test_a_passed_answer_of_status_200_is_unchanged(inside: Inside, kind: str) -> None:
+def test_a_forwarded_answer_with_status_200_is_unchanged(inside: Inside, kind: str) -> None:
     data = b'data: {"choices": [{"text": "%b"}]}\n\ndata: {"error": "%b"}\n\n' % (KEY.encode(), KEY.encode())
     parts: list[Any] = [head(200, {"Content-Type": kind, "Content-Length": str(len(data))}), data[:40], 0.01, data[40:]]
     with Upstream(parts) as server:
@@ -140,7 +140,7 @@ REFUSAL = {"message": f'no {KEY}: "auto" tool choice requires --enable-auto-tool
 
 
 def unclosed(content: str) -> list[Any]:
-    """Return a call that is repaired: the audit file has it before and after."""
+    """Return a call that needs repair, so that the audit file contains it before and after."""
     broken = arguments(0, f'{{"path": "a", "content": "{content}"')
     return stream(ROLE, opened(0, "c1", "write_file"), broken, finish("stop"), DONE)
 
@@ -161,19 +161,19 @@ def test_log_audit_and_captures_of_a_running_proxy_are_masked(proxy: Start, tmp_
             path = f"{CHAT}?key=word-in-query"
             status, _, data = running.ask("POST", path, body, **BEARER, **JSON, Cookie="a=word-in-cookie")
             statuses.append(status)
-            assert quotes(data.decode()) == (status == 200)
+            assert leaks(data.decode()) == (status == 200)
         assert statuses == [200, 200, 200, 200, 401]
         running.logged('"status": 401' if lines == "json" else "status=401")
         assert running.idle()
         log = running.log.read_text()
-    assert "repair" in log and "********" in log and not quotes(log) and "word-in-" not in log
-    assert '"content\\": \\"****' in audit.read_text() and not quotes(audit.read_text())
+    assert "repair" in log and "********" in log and not leaks(log) and "word-in-" not in log
+    assert '"content\\": \\"****' in audit.read_text() and not leaks(audit.read_text())
     captures = [file.read_bytes().decode().partition("\n") for file in folder.iterdir()]
     assert len(captures) == 6 and "word-in-" not in str(captures)
     for first, _, body_of in captures:
-        assert "Call write_file with ****" in first and not quotes(first)
-        # The body of an error is masked, and what the model said is the capture's purpose.
-        assert quotes(body_of) == (json.loads(first)["status"] == 200)
+        assert "Call write_file with ****" in first and not leaks(first)
+        # Error bodies are masked. The model's text is what a capture is for.
+        assert leaks(body_of) == (json.loads(first)["status"] == 200)
 
 
 def test_a_key_in_an_exception_is_masked_in_its_traceback(inside: Inside) -> None:
@@ -181,9 +181,9 @@ def test_a_key_in_an_exception_is_masked_in_its_traceback(inside: Inside) -> Non
     made = failed(f"what is {KEY}?")
     for form in (TextLines(), JsonLines()):
         line = form.format(made)
-        assert "ValueError: what is ****" in line and not quotes(line)
+        assert "ValueError: what is ****" in line and not leaks(line)
     inside("http://127.0.0.1:1").get("/health")
-    assert quotes(TextLines().format(made))  # the next request of this thread has other secrets
+    assert leaks(TextLines().format(made))  # the next request on this thread has other secrets
 
 
 def failed(message: str) -> Any:
@@ -198,7 +198,7 @@ def failed(message: str) -> Any:
 @pytest.mark.parametrize("path", [CHAT, MESSAGES])
 @pytest.mark.parametrize("listed", [True, False], ids=["listed", "not listed"])
 @pytest.mark.parametrize("named", [KEY, f"Bearer {KEY}", "another-tenants-key-1234"])
-def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
+def test_a_key_used_as_model_name_is_not_a_metric_label(inside: Inside, path: str, listed: bool, named: str) -> None:
     done = whole_reply("a")
     with Upstream(done, done) as server:
         models = [{"id": "tiny", "object": "model", "owned_by": "llamacpp"}] if listed else []
@@ -208,12 +208,12 @@ def test_a_key_as_model_name_is_no_metric_label(inside: Inside, path: str, liste
             body = chat(stream=False, model=model) if path == CHAT else ask(model=model)
             assert client.post(path, json=body, headers=BEARER).status_code == 200
         metrics = client.get("/metrics", headers={"Host": "localhost"}).get_data(as_text=True)
-    assert not quotes(metrics) and "tenant" not in metrics
+    assert not leaks(metrics) and "tenant" not in metrics
     expected = {"other": "1", "tiny": "1"} if listed else {"other": "2"}
     assert dict(re.findall(r'requests_total{.*model="([^"]+)",status="200"} ([0-9]+)', metrics)) == expected
 
 
-def test_the_admins_key_is_not_sent_upstream_by_a_scrape(inside: Inside) -> None:
+def test_a_scrape_does_not_send_the_admins_key_upstream(inside: Inside) -> None:
     with Upstream() as server:
         server.play([answer({"data": [{"id": "tiny"}]})])
         inside(server.url).get("/metrics", headers={"Host": "localhost", **BEARER})

@@ -1,4 +1,4 @@
-"""The whole against a real server with two workers: keys, admin paths, metrics, what goes up, what is told of it."""
+"""Security of a real server with two workers: keys, admin paths, metrics, upstream requests, and logs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ALICE, ADMIN, UP = "key-of-alice-7f3a", "key-of-the-admin-91c2", "key-for-upstre
 
 @dataclass
 class Two:
-    """A proxy with two workers, in front of a scripted upstream, and its files."""
+    """A proxy with two workers in front of a scripted upstream, and its files."""
 
     proxy: Proxy
     upstream: Upstream
@@ -58,7 +58,7 @@ class Two:
             return found
 
     def samples(self) -> dict[str, float]:
-        """Return the samples of a scrape, for which the model list is requested."""
+        """Return the samples of a scrape, which also requests the model list."""
         self.upstream.paths.setdefault("/v1/models", MODELS)
         status, _, found = self.proxy.ask("GET", "/metrics", Authorization=f"Bearer {ADMIN}")
         assert status == 200, found
@@ -116,7 +116,7 @@ def test_workers_share_the_limits_of_a_key(two: Two) -> None:
     until(lambda: two.samples()['tool_proxy_denied_total{reason="rate"}'] == 6)
 
 
-def test_streams_under_way_are_limited_over_all_workers_also_when_one_dies(two: Two) -> None:
+def test_concurrent_streams_are_limited_across_workers_even_if_one_dies(two: Two) -> None:
     keys = two.folder / "keys.yaml"
     keys.write_text(entry("bob", "key-of-bob", streams=2))
     assert two.proxy.ask("POST", "/_reload", Authorization=f"Bearer {ADMIN}")[0] == 200
@@ -162,7 +162,7 @@ def test_counters_never_go_backwards_when_workers_are_replaced(two: Two) -> None
     assert two.samples()["tool_proxy_rules_in_force"] == 1
 
 
-def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Two) -> None:
+def test_reloaded_rules_update_the_keys_but_a_bad_file_changes_nothing(two: Two) -> None:
     two.upstream.play(*[FINE] * 9)
     admin = {"Authorization": f"Bearer {ADMIN}"}
     keys = two.folder / "keys.yaml"
@@ -177,7 +177,7 @@ def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Tw
     assert status == 422 and b"keys.yaml:1: sha256 of" in told and b"key-of-dave" not in told
     assert two.proxy.ask("POST", CHAT, chat(), x_api_key="key-of-carol")[0] == 200
     assert two.samples()["tool_proxy_rules_in_force"] == 0
-    # A worker that replaces another one has the keys that are in force, not those of the file.
+    # A replacement worker uses the keys in force, not those of the file.
     before = two.proxy.workers()
     for pid in before:
         os.kill(pid, signal.SIGKILL)
@@ -188,7 +188,7 @@ def test_keys_are_reloaded_with_the_rules_and_a_bad_file_changes_nothing(two: Tw
 EVIL = "x\r\nINFO id=forged status=200 \x1b[31m\u2028\u2029\x85 "
 
 
-def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
+def test_no_log_line_can_be_forged(shared: Two) -> None:
     said = {"error": {"message": EVIL, "type": EVIL}}
     shared.upstream.play(whole_reply("a"), [answer(said, 400)], FINE)
     for _ in range(3):
@@ -226,14 +226,14 @@ def test_no_line_of_the_log_can_be_forged(shared: Two) -> None:
         *("/collective_rpc", "/v1/load_lora_adapter", "/reset_prefix_cache"),
     ],
 )
-def test_no_path_leads_anywhere_else_on_the_model_server(shared: Two, path: str) -> None:
+def test_no_path_reaches_another_path_of_the_model_server(shared: Two, path: str) -> None:
     status, _, _ = shared.proxy.ask("GET", path, x_api_key=ALICE)
-    assert status in ((401,) if path == "//metrics" else (400, 404, 599))  # 401: our own path, spelled in another way
+    assert status in ((401,) if path == "//metrics" else (400, 404, 599))  # 401: another spelling of our own path
     assert [seen.path for seen in shared.upstream.seen] in ([], ["/v1/models/@evil:80"])
 
 
-def test_a_header_with_an_underscore_is_no_header(shared: Two) -> None:
-    """`header_map = drop`: what a front did not see cannot pass for a key, nor hide that it was forwarded."""
+def test_a_header_with_an_underscore_is_dropped(shared: Two) -> None:
+    """`header_map = drop`: a header hidden from a front end cannot act as a key or hide that a request is forwarded."""
     for name in ("X_Api_Key", "x-api_key", "HTTP_X_API_KEY"):
         assert b" 401 " in shared.raw("GET /v1/models HTTP/1.1", "Host: x", f"{name}: {ALICE}")
     assert b" 404 " in shared.raw("GET /x/health HTTP/1.1", "Host: x", "SCRIPT_NAME: /x", "PATH_INFO: /health")

@@ -1,4 +1,4 @@
-"""`vllm-tool-proxy setup` and `launch`: what they ask a proxy, print, write, undo and start."""
+"""`vllm-tool-proxy setup` and `launch`: what they request from a proxy, print, write, undo and start."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.once
 
 MODEL = "Qwen/Qwen3-Coder"
 KEY = "a-secret-key-of-the-proxy"
-# A program that says how it was started.
+# A program that reports how it was started.
 SHOWS = """#!/bin/sh
 for word in "$0" "$@"; do echo "word $word"; done
 env | sort | sed "s/^/env /"
@@ -78,7 +78,7 @@ def _run(capsys: pytest.CaptureFixture[str], home: Path) -> Run:
 
 @pytest.fixture(name="real", scope="module")
 def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    """Yield a proxy in front of a server with one model, for which the rules have an alias."""
+    """Yield a proxy in front of a server with one model, which has an alias in the rules."""
     folder = tmp_path_factory.mktemp("setup")
     (folder / "rules.yaml").write_text(f'aliases: {{"claude-*": {MODEL}}}\n')
     with ExitStack() as stack:
@@ -108,7 +108,7 @@ def tree(home: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def pi_files(home: Path) -> dict[str, tuple[int, bytes]]:
-    """Create both of pi's files in a home, and return the tree."""
+    """Create both of pi's files in a home. Return the tree."""
     folder = home / ".pi/agent"
     folder.mkdir(parents=True)
     for name in ("models.json", "settings.json"):
@@ -148,8 +148,8 @@ class TestPrint:
         assert real.url in ran.out.partition(asked)[2]
         assert tree(home) == {}
 
-    def test_the_environment_is_for_a_shell(self, run: Run, real: Proxy) -> None:
-        """With the key where it stands already, and in no line itself."""
+    def test_the_environment_can_be_evaluated_by_a_shell(self, run: Run, real: Proxy) -> None:
+        """It refers to the variable that contains the key and never contains the key itself."""
         out = run("setup", "claude", "--url", real.url).out
         lines = out.partition("# environment\n")[2].partition("\n\n")[0]
         said = subprocess.run(
@@ -158,14 +158,14 @@ class TestPrint:
         assert {f"ANTHROPIC_BASE_URL={real.url}", "CLAUDE_CODE_MAX_CONTEXT_TOKENS=65536"} <= {*said.stdout.splitlines()}
         assert "ANTHROPIC_API_KEY" not in said.stdout
 
-    def test_no_name_of_a_model_is_a_command(self, run: Run, tmp_path: Path) -> None:
-        """All that is printed for the SDKs is for a shell: comments and variables."""
+    def test_a_model_name_is_never_executed_as_a_command(self, run: Run, tmp_path: Path) -> None:
+        """The output for the SDKs is shell code: comments and variables."""
         with proxy_that(models=cards("coder\ntouch owned #", max_model_len=65536)) as server:
             out = run("setup", "sdk", "--url", server.url).out
         subprocess.run(["sh", "-c", out], cwd=tmp_path, timeout=PATIENCE, check=True)
         assert "touch owned" in out and not (tmp_path / "owned").exists()
 
-    def test_a_key_is_named_and_never_said(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_is_named_but_never_printed(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PROXY_KEY", KEY)
         with proxy_that() as server:
             outs = [run("setup", agent, "--url", server.url, "--key-env", "PROXY_KEY").out for agent in AGENTS]
@@ -175,12 +175,12 @@ class TestPrint:
     def test_a_web_proxy_is_reported(
         self, words: tuple[str, ...], run: Run, real: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Of its own URL, in which a password may stand, nothing is said."""
+        """The web proxy's URL is not printed, because it may contain a password."""
         monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@web:3128")
         ran = run("setup", *words, "--url", real.url)
         assert f"# HTTPS_PROXY is set. Programs that use it would reach {real.url} through that web proxy. " in ran.out
         assert ran.out.endswith(": 127.0.0.1,localhost,::1\n") and "secret" not in ran.out
-        # What stands in Claude Code's file is not printed once more.
+        # The content of Claude Code's file is not printed again.
         exported = "export NO_PROXY=127.0.0.1,localhost,::1\nexport no_proxy=127.0.0.1,localhost,::1\n"
         assert (exported in ran.out) == (words != ("claude", "--write"))
 
@@ -193,17 +193,17 @@ class TestPrint:
 
 
 class TestModels:
-    def test_an_alias_of_the_rules_is_no_second_model(self, run: Run, real: Proxy) -> None:
+    def test_an_alias_is_not_listed_as_a_second_model(self, run: Run, real: Proxy) -> None:
         listed = json.loads(real.get(MODELS)[2])["data"]
         assert [each["id"] for each in listed] == [MODEL, "claude-Qwen3-Coder"]
         assert f"model {MODEL}," in run("setup", "sdk", "--url", real.url).out
 
     @pytest.mark.parametrize("name", ["claude-Qwen3-Coder", "claude-sonnet-4-5", MODEL])
-    def test_it_can_be_asked_for_by_any_name_that_the_proxy_knows(self, name: str, run: Run, real: Proxy) -> None:
+    def test_a_model_can_be_selected_by_any_name_that_the_proxy_knows(self, name: str, run: Run, real: Proxy) -> None:
         out = run("setup", "sdk", "--url", real.url, "--model", name).out
         assert f"model {name}, context 65536 tokens" in out
 
-    def test_of_several_one_must_be_chosen(self, run: Run) -> None:
+    def test_a_choice_is_required_if_there_are_several_models(self, run: Run) -> None:
         with proxy_that(models=cards("a", "b", max_model_len=9000)) as server:
             ran = run("setup", "pi", "--url", server.url)
             assert (ran.status, ran.out) == (2, "")
@@ -213,20 +213,20 @@ class TestModels:
             ran = run("setup", "pi", "--url", server.url)
         assert ran.err.endswith(" --model: a\\nb, 0, 1, 2, 3, 4, 5, 6, 7, 8 and 2 more\n")
 
-    def test_one_that_is_not_there_is_refused(self, run: Run, real: Proxy) -> None:
+    def test_a_missing_model_is_rejected(self, run: Run, real: Proxy) -> None:
         ran = run("setup", "pi", "--url", real.url, "--model", "gpt-5")
         assert ran.status == 2
         assert ran.err.endswith(f"no model 'gpt-5'; the server has: {MODEL}, claude-Qwen3-Coder\n")
 
-    def test_llama_servers_list_shows_picture_support(self, run: Run) -> None:
+    def test_llama_servers_model_list_shows_image_support(self, run: Run) -> None:
         listed = {"data": [{"id": "m"}, {"id": "claude-m"}], "models": [{"model": "m", "capabilities": ["multimodal"]}]}
         with proxy_that(models=[answer(listed)]) as server:
             server.paths[f"{MODELS}/claude-m"] = [answer({"type": "model", "display_name": "m"})]
             for name in ("m", "claude-m"):
                 assert '"image"' in run("setup", "pi", "--url", server.url, "--model", name).out
 
-    def test_aliases_and_rules_define_what_a_model_can_do(self, run: Run, tmp_path: Path) -> None:
-        """A real proxy says so of each name, listed or not."""
+    def test_aliases_and_rules_define_a_models_capabilities(self, run: Run, tmp_path: Path) -> None:
+        """A real proxy reports them for each name, listed or not."""
         rules = tmp_path / "rules.yaml"
         rules.write_text(
             'aliases: {"claude-opus-4": gpt-oss-20b, "big": gpt-oss-20b}\n'
@@ -245,7 +245,7 @@ NO_PROXY = [
     *([b"SSH-2.0-OpenSSH_9\r\n"], [b""], [Act.RST], [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nshort"]),
     *([answer({}, 404)], [answer(b"<html>")], [answer([])], [answer({"service": "other"})], [answer({})]),
 ]
-# The paths that differ from a proxy's, the exit status, and the words of the error.
+# Paths that differ from a proxy's, the exit status, and the error message.
 UNUSABLE: list[tuple[dict[str, Any], int, str]] = [
     ({"": [Act.EXPECT_CLOSE]}, 3, SILENT),
     ({"": [b"HTTP/1.1 200 OK\r\n", Act.EXPECT_CLOSE]}, 3, SILENT),
@@ -264,7 +264,7 @@ class TestNoProxy:
         assert ran.out == "" and ran.err.count("\n") == 1
         return ran.status, ran.err.removeprefix("vllm-tool-proxy: error: ").rstrip("\n")
 
-    def test_nothing_there(self, run: Run) -> None:
+    def test_no_listener(self, run: Run) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         status, line = self.line(run, url)
@@ -287,7 +287,7 @@ class TestNoProxy:
         assert line.endswith("; set SSL_CERT_FILE to the file of its authority")
 
     @pytest.mark.parametrize(("paths", "status", "words"), UNUSABLE)
-    def test_a_server_that_is_no_usable_proxy(
+    def test_a_server_that_is_not_a_usable_proxy(
         self, run: Run, paths: dict[str, Any], status: int, words: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         if words == SILENT:
@@ -296,7 +296,7 @@ class TestNoProxy:
             told, line = self.line(run, server.url)
         assert told == status and words.replace("URL", server.url) in line
 
-    def test_a_key_that_is_wanted_or_refused(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_that_is_required_or_rejected(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PROXY_KEY", KEY)
         with proxy_that(models=[answer({"error": {}}, 401)]) as server:
             wanted = self.line(run, server.url)
@@ -322,12 +322,12 @@ class TestNoProxy:
 
 
 class TestWrite:
-    """--write and --undo, for every agent that has files."""
+    """`--write` and `--undo` for every agent that has files."""
 
     @pytest.mark.usefixtures("keyed")
     @pytest.mark.parametrize("agent", AGENTS)
     @pytest.mark.parametrize("key", [(), ("--key-env", "PROXY_KEY")], ids=["", "with a key"])
-    def test_writing_is_idempotent_and_undone(
+    def test_writing_is_idempotent_and_can_be_undone(
         self, agent: str, key: tuple[str, ...], run: Run, real: Proxy, home: Path
     ) -> None:
         before = tree(home)
@@ -339,7 +339,7 @@ class TestWrite:
         record = {f".local/state/vllm-tool-proxy/setup-{agent}.json"} if new else set()
         assert first.out.count(": written") == len(new - record) == len(_made_by(agent))
         assert {name for name, (mode, _) in written.items() if mode & 0o077} == {*before}
-        # Cline cannot name a variable.
+        # Cline cannot read its key from a variable.
         holding = {name for name, (_, content) in written.items() if KEY.encode() in content}
         assert holding == ({".cline/data/settings/providers.json"} if key and agent == "cline" else set())
         second = run(*words)
@@ -349,7 +349,7 @@ class TestWrite:
         assert tree(home) == before
         assert run("setup", agent, "--undo").out == "nothing to undo\n"
 
-    def test_a_users_own_files_are_merged_and_come_back(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_a_users_own_files_are_merged_and_restored(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".codex/config.toml"
         config.parent.mkdir()
         config.write_text('# mine\nmodel = "gpt-5"  # the usual\n\n[tui]\nx = 1\n')
@@ -388,7 +388,7 @@ class TestWrite:
         run("setup", "claude", "--undo")
         assert tree(home) == before
 
-    def test_a_profile_of_codex_stays_and_is_reported(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_a_codex_profile_is_kept_and_reported(self, run: Run, real: Proxy, home: Path) -> None:
         config = home / ".codex/config.toml"
         config.parent.mkdir()
         config.write_text('profile = "x"\n')
@@ -399,11 +399,11 @@ class TestWrite:
             assert "; kept, but overrides the proxy unless you remove it: profile\n" in out
             assert config.read_text().startswith('profile = "x"\n')
 
-    def test_undo_asks_no_proxy(self, run: Run, home: Path) -> None:
+    def test_undo_contacts_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
 
-    def test_undo_without_a_reader_is_complete(self, run: Run, real: Proxy, home: Path) -> None:
-        """`--undo | true`: its second file would stay behind, and could never be undone."""
+    def test_undo_with_a_closed_pipe_is_complete(self, run: Run, real: Proxy, home: Path) -> None:
+        """With `--undo | true` the second file would otherwise stay and could never be restored."""
         before = pi_files(home)
         run("setup", "pi", "--url", real.url, "--write")
         reading, writing = os.pipe()
@@ -413,7 +413,7 @@ class TestWrite:
         os.close(writing)
         assert tree(home) == before
 
-    def test_undo_without_the_copy_of_one_file_undoes_nothing(self, run: Run, real: Proxy, home: Path) -> None:
+    def test_undo_changes_nothing_if_one_backup_is_missing(self, run: Run, real: Proxy, home: Path) -> None:
         pi_files(home)
         run("setup", "pi", "--url", real.url, "--write")
         copy = home / f".pi/agent/settings.json{SUFFIX}"
@@ -442,10 +442,10 @@ class TestWrite:
         told = f"{home}/.claude/settings.json cannot be read (not a regular file)"
         assert run("setup", "claude", "--url", real.url, "--write").err == f"vllm-tool-proxy: error: {told}\n"
 
-    def test_an_unwritable_place_is_one_line(
+    def test_an_unwritable_path_is_reported_in_one_line(
         self, run: Run, real: Proxy, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """/proc lets nobody make a folder, root neither; a link to itself leads nowhere."""
+        """Not even root can create a folder in /proc, and a symbolic link to itself cannot be resolved."""
         (home / ".codex").mkdir()
         (home / ".codex/config.toml").symlink_to("config.toml")
         for folder in (home / ".codex", Path("/proc/no-such-folder")):
@@ -456,12 +456,12 @@ class TestWrite:
 
 
 def _made_by(agent: str) -> list[str]:
-    """The files that an agent's setup makes."""
+    """Return the files that an agent's setup creates."""
     return [file.path for file in AGENTS[agent].configure(Values("http://h", "m")).files]
 
 
 class TestLaunch:
-    def test_claude_code_gets_its_environment_and_nothing_is_written(self, real: Proxy, home: Path) -> None:
+    def test_claude_code_gets_its_environment_and_no_file_is_written(self, real: Proxy, home: Path) -> None:
         program(home / "bin", "claude")
         before = tree(home)
         words = ("launch", "claude", "--url", real.url, "--key-env", "PROXY_KEY", "--", "-p", "a b", "--", "--url")
@@ -479,8 +479,8 @@ class TestLaunch:
         assert tree(home) == before
 
     @pytest.mark.slow
-    def test_no_web_proxy_is_used_for_the_proxy(self, real: Proxy, home: Path) -> None:
-        """curl and most others heed the variables, and would ask it for 127.0.0.1, too."""
+    def test_the_proxy_is_reached_without_a_web_proxy(self, real: Proxy, home: Path) -> None:
+        """curl and most other clients obey these variables and would use the web proxy even for 127.0.0.1."""
         program(home / "bin", "claude")
         web = {"HTTP_PROXY": "http://web:3128", "https_proxy": "http://web:3128", "NO_PROXY": "corp.example"}
         ran = launched(home, "launch", "claude", "--url", real.url, **web)
@@ -489,13 +489,13 @@ class TestLaunch:
         assert said | excepted <= {*ran.out.splitlines()}
         assert "NO_PROXY" not in launched(home, "launch", "claude", "--url", real.url).out.upper()
 
-    def test_the_variables_of_the_sdks_are_for_any_program(self, real: Proxy, home: Path) -> None:
+    def test_any_program_gets_the_variables_of_the_sdks(self, real: Proxy, home: Path) -> None:
         assert shutil.which("env") is not None
         ran = launched(home, "launch", "sdk", "--url", real.url, "--", "env")
         assert f"OPENAI_BASE_URL={real.url}/v1" in ran.out.splitlines()
 
     def test_both_sdks_use_the_printed_variables(self, real: Proxy, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is printed is all that they need."""
+        """The SDKs need no other settings."""
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         printed = run("setup", "sdk", "--url", real.url).out

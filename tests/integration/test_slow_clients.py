@@ -1,4 +1,4 @@
-"""Clients that are slow to send or to take: what they hold, for how long, and what they are told."""
+"""Clients that send or read slowly: the resources that they hold, for how long, and their errors."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def connected(port: int) -> closing[socket.socket]:
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
-def test_an_answer_to_half_a_body_closes_the_connection(benches: Benches, framing: str) -> None:
-    """Its client sends no more, and still listens."""
+def test_an_answer_to_an_incomplete_body_closes_the_connection(benches: Benches, framing: str) -> None:
+    """The client sends no more data and still reads."""
     with connected(benches().proxy.port) as client:
         client.sendall(head_of(DIALECTS["chat"], framing) + b"5\r\n{")
         client.shutdown(socket.SHUT_WR)
@@ -57,8 +57,8 @@ def test_an_answer_to_half_a_body_closes_the_connection(benches: Benches, framin
 
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
-def test_an_answer_to_a_whole_body_keeps_the_connection(benches: Benches, framed: str) -> None:
-    """Also one that nobody reads."""
+def test_an_answer_to_a_complete_body_keeps_the_connection_alive(benches: Benches, framed: str) -> None:
+    """This includes a body that no handler reads."""
     asked = framed_request(b"{}", framed).replace(b"/v1/chat/completions", b"/nothing")
     with connected(benches().proxy.port) as client:
         for _ in range(2):
@@ -70,7 +70,7 @@ def test_an_answer_to_a_whole_body_keeps_the_connection(benches: Benches, framed
 
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
-def test_leave_is_given_once_and_the_body_is_awaited(proxy: Start, framed: str) -> None:
+def test_100_continue_is_sent_once_and_the_body_is_awaited(proxy: Start, framed: str) -> None:
     with Upstream(WHOLE, WHOLE) as upstream:
         running = proxy(upstream.url)
         asked = json.dumps(chat(stream=False)).encode()
@@ -86,7 +86,7 @@ def test_leave_is_given_once_and_the_body_is_awaited(proxy: Start, framed: str) 
         assert [seen.body for seen in upstream.seen] == [asked, asked]
 
 
-def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
+def test_a_body_of_tiny_chunks_uses_little_cpu(proxy: Start) -> None:
     with Upstream(WHOLE) as upstream:
         running = proxy(upstream.url)
         asked = json.dumps(chat("x" * 90_000, stream=False)).encode()
@@ -101,20 +101,20 @@ def test_a_body_of_the_smallest_chunks_costs_little(proxy: Start) -> None:
 
 @EACH
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=lambda each: each.name)
-def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, number: signal.Signals) -> None:
+def test_a_body_may_be_completed_during_a_shutdown(proxy: Start, dialect: Dialect, number: signal.Signals) -> None:
     with Upstream(WHOLE) as upstream, ExitStack() as stack:
-        # On a busy machine another worker takes long to begin.
+        # On a busy machine, another worker starts slowly.
         running = proxy(upstream.url, "STALL_SECONDS=300")
         worker = running.health()["worker"]
         body = body_of(dialect)
         clients = [stack.enter_context(connected(running.port)) for _ in range(3)]
         for client in clients:
             client.sendall(head_of(dialect, f"Content-Length: {len(body)}") + body[:5])
-        running.health()  # the worker has taken them
+        running.health()  # the worker has accepted them
         psutil.Process(worker).parent().send_signal(number)
         if number == signal.SIGHUP:
             until(lambda: running.health()["worker"] != worker, 6 * PATIENCE)
-        # Longer than the worker waits for heads, and for clients that keep their end open.
+        # Longer than the worker waits for heads, and for clients that keep their connection open.
         assert select.select(clients, [], [], 4)[0] == []
         upstream.play(*[WHOLE] * 3)
         upstream.paths["/v1/models"] = [MODELS]
@@ -126,7 +126,7 @@ def test_a_body_may_go_on_while_the_worker_ends(proxy: Start, dialect: Dialect, 
 
 
 @EACH
-def test_a_body_that_is_not_here_when_the_worker_ends_may_be_sent_again(proxy: Start, dialect: Dialect) -> None:
+def test_an_incomplete_body_gets_a_503_when_the_worker_exits(proxy: Start, dialect: Dialect) -> None:
     with Upstream() as upstream:
         running = proxy(upstream.url, "--graceful-timeout", "4")
         worker = running.health()["worker"]
@@ -142,13 +142,13 @@ def test_a_body_that_is_not_here_when_the_worker_ends_may_be_sent_again(proxy: S
 
 
 def sizes() -> Iterator[int]:
-    """Return sizes around those of one read."""
+    """Return sizes around the size of one read."""
     for size in (200, 16_384, 65_536, 1024 * 1024, 3 * 1024 * 1024):
         yield from (size - 1, size, size + 1)
 
 
 @pytest.mark.parametrize("framed", ["length", "one chunk", "chunks", "trailers"])
-def test_a_body_of_any_size_arrives_whole_and_the_next_request_too(proxy: Start, framed: str) -> None:
+def test_a_body_of_any_size_arrives_complete_and_the_next_request_too(proxy: Start, framed: str) -> None:
     with Upstream() as upstream:
         running = proxy(upstream.url)
         with connected(running.port) as client:
@@ -174,7 +174,7 @@ def framed_request(body: bytes, framed: str) -> bytes:
 
 
 @pytest.mark.parametrize("framed", ["length", "chunks"])
-def test_two_requests_in_one_go_are_both_answered(proxy: Start, framed: str) -> None:
+def test_two_requests_in_one_packet_are_both_answered(proxy: Start, framed: str) -> None:
     with Upstream(WHOLE, WHOLE) as upstream:
         running = proxy(upstream.url)
         asked = json.dumps(chat("x" * 100_000, stream=False)).encode()
@@ -189,8 +189,8 @@ def test_two_requests_in_one_go_are_both_answered(proxy: Start, framed: str) -> 
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_client_timeout_is_honoured(proxy: Start, streamed: bool) -> None:
-    """A client that sends half a body, and then nothing, shows how long they are on this machine."""
+def test_client_timeout_is_respected(proxy: Start, streamed: bool) -> None:
+    """The client sends half a body and then nothing, which measures the timeout on this machine."""
     many = [SSE, *[chunked(text("x" * 4000)) * 16] * 600]
     flood: list[Any] = many if streamed else whole_reply("x" * 30_000_000)
     with Upstream([*flood, Act.EXPECT_CLOSE]) as upstream:
@@ -210,5 +210,5 @@ def test_client_timeout_is_honoured(proxy: Start, streamed: bool) -> None:
                 free = free or (passed if running.health()["active_requests"] == 0 else 0.0)
                 told = told or (passed if select.select([silent], [], [], 0)[0] else 0.0)
                 time.sleep(0.05)
-            # The kernel's limit begins again after each write that was taken in part.
+            # The kernel's timer restarts after each partial write.
             assert 3 < free < (2 if streamed else 4) * told, (free, told)

@@ -1,4 +1,4 @@
-"""What a snapshot learns of its model server, and how often it asks."""
+"""Information that a snapshot requests from its model server, and how often."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def models(*owners: object) -> Script:
 
 
 @rows(__file__, "owner,kind")
-def test_the_kind_of_server_is_from_its_models(owner: object, kind: str) -> None:
+def test_the_kind_of_server_is_derived_from_its_models(owner: object, kind: str) -> None:
     with Upstream(models(owner)) as server:
         assert kind_of(snapshot(server.url), Authorization="Bearer k") == kind
         assert server.seen[0].line.startswith("GET /v1/models ")
         assert server.seen[0].headers["Authorization"] == "Bearer k"
 
 
-def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_busy(clock: SimpleNamespace) -> None:
+def test_cards_are_refreshed_after_a_while_and_kept_while_the_server_is_busy(clock: SimpleNamespace) -> None:
     with Upstream(models("vllm"), [Act.CLOSE], [answer({"data": []})], models("a", "b")) as server:
         known = snapshot(server.url)
         assert [card.owner for card in cards_of(known)] == ["vllm"]
@@ -67,7 +67,7 @@ def test_cards_are_asked_for_again_after_a_while_and_stay_while_the_server_is_bu
         assert len(server.seen) == 4
 
 
-def test_another_server_that_goes_down_keeps_the_models_that_it_named(clock: SimpleNamespace) -> None:
+def test_another_server_that_goes_down_keeps_its_listed_models(clock: SimpleNamespace) -> None:
     with Upstream(models("vllm"), [Act.CLOSE]) as server:
         rules = parse_rules(f"models: [{{match: m, url: '{server.url}'}}]".encode(), "rules.yaml", read_rules(None))
         known = make_snapshot(Settings(upstream=f"http://127.0.0.1:{free_port()}"), rules, Keys(), "")
@@ -77,7 +77,7 @@ def test_another_server_that_goes_down_keeps_the_models_that_it_named(clock: Sim
         assert len(server.seen) == 2
 
 
-def test_concurrent_requests_ask_once() -> None:
+def test_concurrent_requests_share_one_upstream_request() -> None:
     with Upstream() as server:
         gate = server.gate()
         server.play([gate, *models("vllm")])
@@ -126,7 +126,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("case", FOUND)
-def test_the_family_of_an_alias_is_from_the_server(case: str) -> None:
+def test_the_family_of_an_alias_comes_from_the_server(case: str) -> None:
     cards, about, family = FOUND[case]
     with Upstream() as server:
         script = [answer(about)] if about else [answer({"detail": "Not Found"}, 404)]
@@ -143,7 +143,7 @@ def test_a_known_family_needs_no_request() -> None:
         assert server.seen == [] and server.asked == []
 
 
-def test_a_family_stays_known_while_the_server_does_not_answer(clock: SimpleNamespace) -> None:
+def test_a_family_stays_known_while_the_server_is_unreachable(clock: SimpleNamespace) -> None:
     with Upstream() as server:
         server.paths |= {"/v1/models": listing(LLAMA), "/props": [answer({"model_path": "/m/Qwen3-8B"})]}
         known = snapshot(server.url)
@@ -155,7 +155,7 @@ def test_a_family_stays_known_while_the_server_does_not_answer(clock: SimpleName
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_that_is_refused_is_not_tried_with_each_request(clock: SimpleNamespace, status: int) -> None:
+def test_a_rejected_key_is_not_tried_with_each_request(clock: SimpleNamespace, status: int) -> None:
     with Upstream() as server:
         server.paths["/v1/models"] = [answer({"error": "Unauthorized"}, status)]
         known = snapshot(server.url)
@@ -164,7 +164,7 @@ def test_a_key_that_is_refused_is_not_tried_with_each_request(clock: SimpleNames
         assert len(server.asked) == 1
 
 
-def test_while_one_request_asks_again_the_others_do_not_wait(clock: SimpleNamespace) -> None:
+def test_requests_do_not_wait_for_a_refresh(clock: SimpleNamespace) -> None:
     with Upstream() as server:
         server.paths["/v1/models"] = listing({**VLLM, "root": "Qwen3-8B"})
         known = snapshot(server.url)
@@ -181,21 +181,21 @@ def test_while_one_request_asks_again_the_others_do_not_wait(clock: SimpleNamesp
 
 
 @pytest.mark.parametrize("status,ready", [(200, True), (404, True), (401, True), (503, False), (500, False)])
-def test_ready_is_the_health_of_the_upstream(status: int, ready: bool) -> None:
+def test_ready_reports_the_health_of_the_upstream(status: int, ready: bool) -> None:
     with Upstream([head(status, {"Content-Length": "0"})]) as server:
         assert snapshot(server.url).ready() is ready
         assert server.seen[0].line.startswith("GET /health ")
 
 
 def test_remembered_models_are_bounded() -> None:
-    """C7: a client that invents models cannot fill the memory."""
+    """C7: a client that sends invented model names cannot fill the memory."""
     known = snapshot("http://127.0.0.1:1")
     for number in range(3000):
         known.remember(f"model-{number}")
     assert known.parses("model-0") and not known.parses("model-2999")
 
 
-def test_a_client_s_word_cannot_forge_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_name_cannot_forge_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
     snapshot("http://127.0.0.1:1").remember("evil\nERROR forged" + "x" * 500)
     assert len(caplog.messages) == 1
     assert "\n" not in caplog.messages[0] and len(caplog.messages[0]) < 300

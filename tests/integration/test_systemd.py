@@ -1,4 +1,4 @@
-"""The unit files: they start what there is, with settings that exist, in a sandbox; and a handed-over socket."""
+"""The unit files: their programs and settings exist, their sandbox is tight, and a passed socket is used."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ def arguments(command: str) -> list[str]:
     return arguments.split()
 
 
-def test_a_reload_checks_code_and_rules_before_the_workers_get_them() -> None:
+def test_a_reload_checks_code_and_rules_before_the_workers_load_them() -> None:
     check, hang_up = values("ExecReload")
     assert arguments(check) == ["check"]
     assert hang_up == "/bin/kill -HUP $MAINPID"
 
 
 @pytest.mark.parametrize("unit", [UNIT, OPEN, SOCKET], ids=lambda path: path.name)
-def test_the_variables_that_it_names_exist(unit: Path) -> None:
+def test_all_named_variables_exist(unit: Path) -> None:
     named = set(re.findall(r"\bTOOL_PROXY_[A-Z_]+", unit.read_text())) - {"TOOL_PROXY_"}
     assert named and named <= {RULES_VARIABLE, *(spec.variables[0] for spec in SPECS)}
 
 
-def test_the_shown_values_are_the_defaults() -> None:
+def test_the_documented_values_are_the_defaults() -> None:
     shown = dict(re.findall(r"(?m)^#Environment=(TOOL_PROXY_\w+)=(.+)$", UNIT.read_text()))
     for spec in SPECS:
         assert shown.get(spec.variables[0], str(spec.default)) == str(spec.default)
 
 
-def test_its_exposure_is_at_most_1_5() -> None:
-    """systemd's own judgement, from 0 (locked up) to 10; without a sandbox the unit would have 9.6."""
+def test_the_exposure_level_is_at_most_1_5() -> None:
+    """systemd rates units from 0 (locked down) to 10. Without a sandbox the unit would have 9.6."""
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     found = re.search(r"Overall exposure level for vllm-tool-proxy.service: ([0-9.]+)", done.stdout)
@@ -67,7 +67,7 @@ def test_its_exposure_is_at_most_1_5() -> None:
 
 def test_systemd_knows_every_key(tmp_path: Path) -> None:
     for unit in (UNIT, SOCKET):
-        # It looks for the programs as well.
+        # systemd checks that the programs exist.
         (tmp_path / unit.name).write_text(unit.read_text().replace(PYTHON, sys.executable))
     (tmp_path / f"{UNIT.name}.d").mkdir()
     shutil.copy(OPEN, tmp_path / f"{UNIT.name}.d")
@@ -76,7 +76,7 @@ def test_systemd_knows_every_key(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "vllm-tool-proxy" in line or str(tmp_path) in line] == []
 
 
-def test_only_this_machine_is_let_in_and_a_drop_in_changes_that() -> None:
+def test_only_this_machine_has_access_unless_a_drop_in_changes_that() -> None:
     for unit in (UNIT, SOCKET):
         assert (values("IPAddressDeny", unit), values("IPAddressAllow", unit)) == (["any"], ["localhost"])
     assert values("Environment", OPEN) == ["TOOL_PROXY_HOST=0.0.0.0"] and values("IPAddressAllow", OPEN)
@@ -84,8 +84,8 @@ def test_only_this_machine_is_let_in_and_a_drop_in_changes_that() -> None:
 
 
 @pytest.mark.parametrize(("host", "port"), [("", ""), ("0.0.0.0", ""), ("", "8004"), ("[::1]", "8004")])
-def test_the_question_whether_it_is_up_goes_where_it_listens(host: str, port: str, tmp_path: Path) -> None:
-    """As systemd would ask it; curl itself only writes down what it was asked."""
+def test_the_health_check_uses_the_address_of_the_listener(host: str, port: str, tmp_path: Path) -> None:
+    """The check runs as in systemd, with a curl that only records its URL."""
     curl = tmp_path / "curl"
     curl.write_text(f'#!/bin/sh\nfor last; do :; done\necho "$last" > {tmp_path}/asked\n')
     curl.chmod(0o755)
@@ -97,8 +97,8 @@ def test_the_question_whether_it_is_up_goes_where_it_listens(host: str, port: st
 
 
 @pytest.mark.slow
-def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Path) -> None:
-    """With systemd's own program for it, which starts the service at the first connection."""
+def test_a_socket_passed_by_systemd_is_used(tmp_path: Path) -> None:
+    """systemd's own program starts the service at the first connection."""
     port, own = free_port(), free_port()
     serve = [sys.executable, "-m", "proxy", "serve", "--port", str(own)]
     command = ["systemd-socket-activate", "--listen", f"127.0.0.1:{port}"]
@@ -109,13 +109,13 @@ def test_a_socket_that_systemd_hands_over_is_the_one_that_is_served(tmp_path: Pa
         first = worker(port, process)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", own))
-        # The process that had the socket is gunicorn's master now.
+        # The process that had the socket is now gunicorn's master.
         assert b"gunicorn" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         process.send_signal(signal.SIGHUP)
         until(lambda: worker(port, process) != first)
     finally:
         process.send_signal(signal.SIGQUIT)
-        process.wait(90)  # gunicorn kills what has not ended after its graceful timeout, 60 s
+        process.wait(90)  # gunicorn kills workers after its graceful timeout, 60 s
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 

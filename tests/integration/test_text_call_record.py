@@ -1,4 +1,4 @@
-"""The record of a call in text, the same in the audit file, the log, the metrics, the live page and a capture (C6)."""
+"""The record of a text call is the same in the audit file, log, metrics, live page and capture (C6)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORDS = [("text_call", WRITTEN, SENT), ("name", "Bash", "bash"), ("literals", 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("path", ASKED)
-def test_a_call_in_text_has_the_same_record_everywhere(
+def test_a_text_call_has_the_same_record_everywhere(
     path: str, streamed: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO, "proxy")

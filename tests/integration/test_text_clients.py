@@ -1,4 +1,4 @@
-"""Clients that read calls in the text alone: each call is `<tool_call>` text, whoever found it (`calls: text`)."""
+"""Clients that parse calls only from the text get each call as `<tool_call>` text (`calls: text`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = f'<tool_call>{{"name": "write_file", "arguments": {ARGUMENTS}}}</tool_cal
 STRUCTURED = {"id": "c", "type": "function", "function": {"name": "write_file", "arguments": ARGUMENTS}}
 
 
-def got(data: bytes) -> tuple[str, str, bool]:
+def view(data: bytes) -> tuple[str, str, bool]:
     """Return the text, the finish reason, and whether a structured call was sent."""
     seen = read("chat", 200, data).choice()
     return seen.text, seen.finish, bool(seen.calls)
@@ -48,25 +48,25 @@ STREAMS: dict[str, tuple[Script, Script]] = {
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("name", STREAMS)
-def test_each_call_is_text(inside: Inside, name: str, streamed: bool) -> None:
+def test_each_call_is_sent_as_text(inside: Inside, name: str, streamed: bool) -> None:
     begun, whole = STREAMS[name]
     last = stream(finish("tool_calls" if name == "structured" else "stop"), DONE)[1:]
     script = [*begun, *last] if streamed else whole
     with Upstream(script, script) as server:
         client = inside(server.url, rules=RULES)
         body = chat(tools=[WRITE_FILE], stream=streamed)
-        assert got(client.post("/for/plain/v1/chat/completions", json=body).data) == (CALL, "stop", False)
-        assert got(client.post("/v1/chat/completions", json=body).data)[1:] == ("tool_calls", True), "other clients"
+        assert view(client.post("/for/plain/v1/chat/completions", json=body).data) == (CALL, "stop", False)
+        assert view(client.post("/v1/chat/completions", json=body).data)[1:] == ("tool_calls", True), "other clients"
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_text_around_them_stays_and_several_are_several(inside: Inside, streamed: bool) -> None:
+def test_surrounding_text_and_several_calls_are_kept(inside: Inside, streamed: bool) -> None:
     said = f"I write.\n{TEXT}\n{TEXT}"
     script: Script = text_reply(said, streamed=streamed)
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE], stream=streamed)
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    found, finished, structured = got(data)
+    found, finished, structured = view(data)
     assert found.startswith("I write.") and found.count(CALL) == 2 and finished == "stop" and not structured
 
 
@@ -82,11 +82,11 @@ def test_a_reply_without_calls_is_unchanged(inside: Inside, streamed: bool) -> N
     assert one == other
 
 
-def test_a_call_that_is_cut_is_not_said(inside: Inside) -> None:
-    """C4: it would look whole."""
+def test_a_truncated_call_is_not_sent(inside: Inside) -> None:
+    """C4: it would look complete."""
     script = stream(ROLE, opened(0, "c", "write_file"), arguments(0, ARGUMENTS[:9]), finish("length"), DONE)
     with Upstream(script) as server:
         body = chat(tools=[WRITE_FILE])
         data = inside(server.url, rules=RULES).post("/for/plain/v1/chat/completions", json=body).data
-    said, finished, structured = got(data)
+    said, finished, structured = view(data)
     assert "</tool_call>" not in said and finished == "length" and not structured

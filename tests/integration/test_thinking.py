@@ -1,4 +1,4 @@
-"""Thoughts of a server without a reasoning parser: told apart for both fronts, and given back in the next turn."""
+"""Reasoning of a server without a reasoning parser: separated for both fronts, and sent back in the next turn."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ WANTED = (THOUGHT, "I will.\n", [("write_file", {"path": "a", "content": "b"})],
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_chat_client_has_thoughts_apart(inside: Inside, streamed: bool) -> None:
+def test_a_chat_client_gets_reasoning_separated_from_text(inside: Inside, streamed: bool) -> None:
     found, _ = in_chat(inside, SPLIT, REPLY, streamed=streamed)
     assert (found[0], found[1].strip(), *found[2:]) == (THOUGHT, "I will.", *WANTED[2:])
     prompted, _ = in_chat(inside, PROMPTED, REPLY.removeprefix("<think>"), streamed=streamed)
@@ -79,16 +79,16 @@ def test_a_chat_client_has_thoughts_apart(inside: Inside, streamed: bool) -> Non
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_thinking_that_is_switched_off_is_not_looked_for(inside: Inside, streamed: bool) -> None:
-    """The same family opens no thought then."""
+def test_disabled_reasoning_is_not_searched_for(inside: Inside, streamed: bool) -> None:
+    """The prompt of the same family then opens no reasoning."""
     found, asked = in_chat(inside, PROMPTED, "Hello.", streamed=streamed, reasoning_effort="none")
     assert found == ("", "Hello.", [], "stop")
     assert asked["chat_template_kwargs"] == {"enable_thinking": False} and "reasoning_effort" not in asked
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_output_of_a_grammar_is_no_reasoning(inside: Inside, streamed: bool) -> None:
-    """The prompt opens one all the same; arguments that the server gives as text are a call (F87)."""
+def test_grammar_output_is_not_reasoning(inside: Inside, streamed: bool) -> None:
+    """The prompt opens reasoning nevertheless. Arguments that the server sends as text are a call (F87)."""
     asked: list[dict[str, Any]] = [
         {"tool_choice": {"type": "function", "function": {"name": "write_file"}}},
         {"response_format": {"type": "json_object"}},
@@ -100,7 +100,7 @@ def test_output_of_a_grammar_is_no_reasoning(inside: Inside, streamed: bool) -> 
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_an_answer_that_the_client_began_is_no_thought(inside: Inside, streamed: bool) -> None:
+def test_the_continuation_of_a_prefilled_answer_is_not_reasoning(inside: Inside, streamed: bool) -> None:
     with Upstream(serving(" are you?", streamed=streamed)) as server:
         server.paths["/v1/models"] = MODELS
         talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "How"}]
@@ -111,8 +111,8 @@ def test_an_answer_that_the_client_began_is_no_thought(inside: Inside, streamed:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_without_a_word_of_the_rules_a_servers_text_is_its_own(inside: Inside, streamed: bool) -> None:
-    """C1: a server that finds calls may find thoughts, too; so the text stays, marks and all."""
+def test_text_is_not_separated_without_a_rule(inside: Inside, streamed: bool) -> None:
+    """C1: a server that parses calls may parse reasoning too, so the text keeps its tags."""
     found, _ = in_chat(inside, "", "<think>a</think>Hello.", streamed=streamed)
     assert found == ("", "<think>a</think>Hello.", [], "stop")
 
@@ -130,7 +130,7 @@ OPEN_RULES = {
 @pytest.mark.parametrize("size", [0, 1, 3, 7, 99])
 @pytest.mark.parametrize("rules", OPEN_RULES)
 def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str, size: int, front: str) -> None:
-    """The answer may be in it: a second reply would say it again, behind the text that has left."""
+    """It may contain the answer. A second reply would repeat it after the text that was already sent."""
     script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else whole_reply(OPEN)
     with Upstream(script, script) as server:
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
@@ -150,7 +150,7 @@ def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str,
 
 
 def name_of(family: Family) -> str:
-    """Return a name under which a server has a model of the family."""
+    """Return a name that a server may use for a model of the family."""
     return re.sub(r"\[(.)[^]]*\]", r"\1", family.match.split()[0]).strip("*").replace("*", "-")
 
 
@@ -165,8 +165,8 @@ PARSED = 'models:\n  - {match: "*", parse: proxy, server: vllm}\n'
 
 @pytest.mark.parametrize("root", ROOTS)
 @pytest.mark.parametrize("family", [each for each in FAMILIES if each.markers], ids=lambda family: family.name)
-def test_reasoning_under_an_alias_is_that_of_the_family(inside: Inside, family: Family, root: str) -> None:
-    """By the root; without one only a reply that begins with the opening mark shows it."""
+def test_reasoning_of_an_alias_is_parsed_as_the_familys(inside: Inside, family: Family, root: str) -> None:
+    """The family comes from the card's `root`. Without it, only a reply that starts with the opening tag shows it."""
     found = family_of(name_of(family))
     assert found is not None and found.name == family.name
     opener, (closer, *_) = family.markers[0].opener, family.markers[0].closers
@@ -187,8 +187,8 @@ PLAIN += ["Here are my reasoning steps:\nNone.", "`<think>` it", "> <think>a</th
 
 
 @pytest.mark.parametrize("said", PLAIN)
-def test_a_reply_of_an_unknown_model_that_opens_no_reasoning_is_unchanged(inside: Inside, said: str) -> None:
-    """C1: a whole answer byte for byte, the text of a stream without loss."""
+def test_a_reply_of_an_unknown_model_without_reasoning_is_unchanged(inside: Inside, said: str) -> None:
+    """C1: a whole answer is unchanged byte for byte, and the text of a stream is complete."""
     for streamed in (True, False):
         script = serving(said, streamed=streamed)
         with Upstream(script) as server:
@@ -199,8 +199,8 @@ def test_a_reply_of_an_unknown_model_that_opens_no_reasoning_is_unchanged(inside
             assert json.loads(data) == completion(said)
 
 
-def test_a_request_under_an_alias_is_in_the_words_of_the_family(inside: Inside) -> None:
-    """In all three dialects, and the model server is asked once for all of them."""
+def test_a_request_for_an_alias_uses_the_familys_fields(inside: Inside) -> None:
+    """This holds for all three dialects, with one request to the model server for all of them."""
     card = {"id": "tiny", "object": "model", "owned_by": "vllm", "root": "/models/Kimi-K3"}
     with Upstream(*[whole_reply("a")] * 3) as server:
         server.paths["/v1/models"] = [answer({"object": "list", "data": [card]})]
@@ -221,8 +221,8 @@ def items_of(response: dict[str, Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("rules", [SPLIT, PROMPTED, ""], ids=["split", "in the prompt", "no rules"])
-def test_a_responses_client_has_an_item_of_reasoning(inside: Inside, streamed: bool, rules: str) -> None:
-    """By the same events as in the other dialects; what a reply itself marks is told in any case."""
+def test_a_responses_client_gets_a_reasoning_item(inside: Inside, streamed: bool, rules: str) -> None:
+    """The events are the same as in the other dialects. Tags in the reply itself are always recognized."""
     reply = REPLY.removeprefix("<think>\n") if rules == PROMPTED else REPLY
     with Upstream(serving(reply, streamed=streamed)) as server:
         server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
@@ -243,10 +243,10 @@ def test_a_responses_client_has_an_item_of_reasoning(inside: Inside, streamed: b
         ("", {}),
     ],
 )
-def test_reasoning_is_sent_back_where_the_family_reads_it(
+def test_reasoning_is_sent_back_if_the_family_uses_it(
     inside: Inside, streamed: bool, family: str, thought: dict[str, str]
 ) -> None:
-    """Of a model of no known family nothing is known: there it waits until the server has shown that it wants it."""
+    """For an unknown family, reasoning is not sent back until the server has shown that it requires it."""
     rules = f'models:\n  - {{match: "*", family: {family}}}\n' if family else ""
     given = {"reasoning_content": "Hm.", "content": "Hi."}
     whole = whole_reply({"role": "assistant", **given})
@@ -261,7 +261,7 @@ def test_reasoning_is_sent_back_where_the_family_reads_it(
     assert sent == {"role": "assistant", "content": "Hi.", **thought}
 
 
-def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(inside: Inside) -> None:
+def test_a_block_with_an_unknown_signature_is_sent_back_only_if_the_model_uses_it(inside: Inside) -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "another server's"}
     talk = [
         {"role": "user", "content": "Hi"},
@@ -278,7 +278,7 @@ def test_a_block_of_unknown_signature_goes_back_only_where_the_model_reads_it(in
 
 
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
-def test_a_block_goes_back_in_the_field_in_which_the_server_said_it(inside: Inside, field: str) -> None:
+def test_a_block_is_sent_back_in_the_field_that_the_server_used(inside: Inside, field: str) -> None:
     told = stream(ROLE, delta({field: "Hm."}), text("Hi."), finish(), DONE)
     with Upstream(told, whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
@@ -292,7 +292,7 @@ def test_a_block_goes_back_in_the_field_in_which_the_server_said_it(inside: Insi
     assert sent[1] == {"role": "assistant", "content": "Hi.", field: "Hm."}
 
 
-def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Inside) -> None:
+def test_a_chat_clients_reasoning_is_sent_back_in_the_familys_field(inside: Inside) -> None:
     said = {"role": "assistant", "content": "Hi.", "reasoning_content": "Hm."}
     user = {"role": "user", "content": "Hi"}
     rules = 'models:\n  - {match: "*", family: gpt-oss}\n'
@@ -302,7 +302,7 @@ def test_a_chat_clients_thought_goes_back_in_the_field_of_the_family(inside: Ins
     assert sent == [user, {**said, "thinking": "Hm."}, user]
 
 
-def test_a_suffix_of_the_models_name_switches_thinking(inside: Inside) -> None:
+def test_a_model_name_suffix_switches_thinking(inside: Inside) -> None:
     rules = 'aliases: {"q:*": Qwen/Qwen3-8B}\n'
     for name, wanted in (("q:nothink", {"enable_thinking": False}), ("q:high", {"enable_thinking": True})):
         with Upstream(whole_reply("a"), whole_reply("a")) as server:
@@ -330,7 +330,7 @@ SWITCHED = {
 
 @pytest.mark.parametrize("said", SWITCHED)
 def test_a_messages_client_switches_the_thinking_of_a_known_family(inside: Inside, said: str) -> None:
-    """Where the rules name no switch it is the family's own."""
+    """If the rules name no switch, the family's own is used."""
     with Upstream(whole_reply("a")) as server:
         server.paths["/v1/models"] = MODELS
         body = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
@@ -342,7 +342,7 @@ def test_a_messages_client_switches_the_thinking_of_a_known_family(inside: Insid
 
 
 @pytest.mark.parametrize("rules", [SPLIT, PROMPTED])
-def test_a_server_with_its_own_parser_is_untouched(inside: Inside, rules: str) -> None:
+def test_a_server_with_its_own_parser_is_unaffected(inside: Inside, rules: str) -> None:
     sent = [ROLE, delta({"reasoning_content": "Hm, <think>"}), text("Hi "), text("you."), finish(), DONE]
     with Upstream(stream(*sent)) as server:
         response = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE]))
@@ -355,7 +355,7 @@ COUNTED = {"vllm": {"count": 3, "tokens": [1]}, "llamacpp": {"tokens": [1, 2, 3]
 
 @pytest.mark.parametrize("kind", COUNTED)
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_tokens_of_thoughts_are_counted_by_the_server(inside: Inside, streamed: bool, kind: str) -> None:
+def test_reasoning_tokens_are_counted_by_the_server(inside: Inside, streamed: bool, kind: str) -> None:
     usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
     told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
     script = told if streamed else whole_reply("<think>a</think>b", usage=USED)
@@ -377,7 +377,7 @@ SCRIPTS = {"opened": [REPLY, "Done."], "prompted": [REPLY.removeprefix("<think>\
 
 @pytest.fixture(scope="module")
 def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Proxy]]:
-    """Yield proxies in front of a real llama.cpp server whose model thinks in its text, by script."""
+    """Yield proxies in front of a real llama.cpp server whose scripted model writes reasoning in its text."""
     with ExitStack() as stack:
         server = stack.enter_context(LlamaServer(SCRIPTS, cache=tmp_path_factory.mktemp("llama")))
         fronts = {}
@@ -390,7 +390,7 @@ def thinking_front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_anthropic_sdk_has_the_thoughts_of_a_real_server(thinking_front: dict[str, Proxy], script: str) -> None:
+def test_the_anthropic_sdk_gets_the_reasoning_of_a_real_server(thinking_front: dict[str, Proxy], script: str) -> None:
     front = thinking_front[script]
     turn: Any = {"role": "user", "content": f"Write [[script:{script}]]"}
     tools: Any = [TOOL]

@@ -1,4 +1,4 @@
-"""What of several tries may block is done on a thread, and never by the step that the pump takes itself."""
+"""Retry steps that may block run on a thread of their own, never on the pump's thread."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tests.conftest import Inside
 from tests.integration.test_broken_calls import CALL as BROKEN
 from tests.integration.test_broken_calls import RULES, guided
 from tests.integration.test_healing import LATE, refused
-from tests.integration.test_second_try import CALL, CHAT, SILENT, SWALLOWED, THOUGHT, models, told
+from tests.integration.test_second_try import CALL, CHAT, SILENT, SWALLOWED, THOUGHT, models, sends
 from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
 
-# Each with what the pump may not do of it.
+# The scripts of each case, and the blocking functions that it must call.
 TRIES: dict[str, tuple[list[Script], set[str]]] = {
-    "a lesson": ([refused("System message must be at the beginning."), told("Hi.", streamed=True)], {"open", "learn"}),
-    "a thought": ([told(THOUGHT, streamed=True), told("Hi.", streamed=True)], {"open"}),
-    "three": ([SILENT, SWALLOWED, told(CALL, used=40, streamed=True)], {"open", "server_kind"}),
-    "a broken call": ([told(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
+    "refusal": ([refused("System message must be at the beginning."), sends("Hi.", streamed=True)], {"open", "learn"}),
+    "only reasoning": ([sends(THOUGHT, streamed=True), sends("Hi.", streamed=True)], {"open"}),
+    "three tries": ([SILENT, SWALLOWED, sends(CALL, used=40, streamed=True)], {"open", "server_kind"}),
+    "a broken call": ([sends(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
 }
 BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"), (Snapshot, "server_kind")]
 
@@ -49,7 +49,7 @@ def test_blocking_steps_run_on_a_thread(inside: Inside, name: str, monkeypatch: 
         waits: list[Any] = []
         client = inside(server.url, rules=RULES, heartbeat=0.02)
         body = {**chat(tools=[WRITE_FILE]), "messages": LATE}
-        # The first heartbeat begins the reply, so that all that follows is the pump's.
+        # The first heartbeat starts the reply, so the pump drives everything after it.
         with client.post(CHAT, json=body, buffered=False, environ_overrides={HAND_OVER: waits.append}) as response:
             for owner, what in BLOCKING:
                 monkeypatch.setattr(owner, what, noted(what, getattr(owner, what)))
@@ -63,13 +63,13 @@ def test_blocking_steps_run_on_a_thread(inside: Inside, name: str, monkeypatch: 
                 data += part
                 on_pump = not wait.blocks
                 if wait.parked:
-                    waited_for(wait)
+                    wait_for_upstream(wait)
     assert data.endswith(DONE) and len(server.seen) == len(scripts)
     assert {what for what, _ in done} == expected
     assert [what for what, by_pump in done if by_pump] == []
 
 
-def waited_for(wait: Any) -> None:
+def wait_for_upstream(wait: Any) -> None:
     """Wait until the upstream is readable or the next heartbeat is due."""
     poll = select.poll()
     poll.register(wait.descriptor, select.POLLIN)

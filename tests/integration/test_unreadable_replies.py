@@ -1,7 +1,7 @@
-"""Replies of which a part is not strict JSON, or not what the API says: read in full, or ended in the API's error.
+"""Replies with invalid JSON or unexpected values: parsed completely, or ended with the API's error.
 
-A reply with a hole in it that looks complete is the worst of all: an agent writes `AAACCC` to a file where the model
-said `AAABBBCCC`, and nobody notices (contracts C4 and C5).
+An incomplete reply that looks complete is the worst result: an agent writes `AAACCC` to a file although the model sent
+`AAABBBCCC`, and the loss goes unnoticed (contracts C4 and C5).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _fragment(said: str) -> bytes:
     return arguments(0, said)
 
 
-# A place of a reply: the events before it, an event with a text there, the events after it, what surrounds the text.
+# A field of a reply: the events before it, an event with its text, the events after it, and the surrounding text.
 OPEN = '{"path": "x", "content": "'
 HERMES = '<tool_call>\n{"name": "write_file", "arguments": ' + OPEN
 Place = tuple[list[bytes], Callable[[str], bytes], list[bytes], tuple[str, str]]
@@ -70,8 +70,8 @@ PLACES: Mapping[str, Place] = {
 }
 
 
-def _said(place: str, told: Told, data: bytes) -> str:
-    """Return a client's view of this place of a stream."""
+def _view(place: str, told: Told, data: bytes) -> str:
+    """Return a client's view of this field of a stream."""
     if place == "text" or (place == "a call in the text" and told.error):
         return told.text
     if place != "reasoning":
@@ -98,24 +98,24 @@ def _as_logprobs(written: bytes) -> Callable[[bytes], bytes]:
     return lambda event: event.replace(b'"logprobs": null', b'"logprobs": {"content": [' + written + b"]}")
 
 
-# What is done to the event that says BBB, and what it says then.
+# The change to the event that contains BBB, and its text after parsing.
 READ: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
     "NaN": (_as_logprobs(b"NaN"), "BBB"),
     "-Infinity": (_as_logprobs(b'{"logprob": -Infinity}'), "BBB"),
     "5,000 digits": (_as_logprobs(DIGITS), "BBB"),
     "an index of 5,000 digits": (lambda event: event.replace(b'"created": 1', b'"created": ' + DIGITS), "BBB"),
-    "beyond a float": (_as_logprobs(b"1e999"), "BBB"),
+    "beyond the float range": (_as_logprobs(b"1e999"), "BBB"),
     "a tab": (_in_text(b"\t"), "B\tB"),
     "a control character": (_in_text(b"\x01"), "B\x01B"),
-    "a zero": (_in_text(b"\x00"), "B\x00B"),
+    "a NUL": (_in_text(b"\x00"), "B\x00B"),
     "a line end": (_in_text(b"\ndata: "), "B\nB"),
-    "no UTF-8": (_in_text(b"\xff"), "B\ufffdB"),
+    "invalid UTF-8": (_in_text(b"\xff"), "B\ufffdB"),
     "a byte order mark": (lambda event: event.replace(b"data: ", b"data: \xef\xbb\xbf"), "BBB"),
-    "a key twice": (lambda event: event.replace(b'"delta"', b'"delta": {"content": "no"}, "delta"'), "BBB"),
+    "a duplicate key": (lambda event: event.replace(b'"delta"', b'"delta": {"content": "no"}, "delta"'), "BBB"),
 }
 
 
-def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, tools: bool) -> Any:
+def _send(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, tools: bool) -> Any:
     with Upstream(script) as up:
         up.paths["/v1/models"] = [MODELS]
         response = inside(up.url).post(dialect.path, json=dialect.ask(streamed=streamed, tools=tools))
@@ -126,19 +126,19 @@ def _asked(inside: Inside, dialect: Dialect, script: Script, *, streamed: bool, 
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), READ), ids=str)
 def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
-    """Nothing is dropped, and every client can read what it gets: `null`, and escapes."""
+    """Nothing is dropped, and every client can parse the result: `null`, and escapes."""
     before, says, after, (_, behind) = PLACES[place]
     change, said = READ[fault]
     if behind and not tools:
-        return  # a call that was not offered is not repaired, and its arguments are text here
+        return  # a call to a tool that was not offered is not repaired; its arguments are text
     parts = [*[says("AAA")] * 4, change(says("BBB")), *[says("CCC")] * 4]
-    data = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools).data
+    data = _send(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools).data
     for given in events(data):
         assert given == "[DONE]" or orjson.loads(given)
     told = DIALECTS[dialect].stream(data)
     assert told.finish and not told.odd
     whole = f"{'AAA' * 4}{said}{'CCC' * 4}"
-    got = _said(place, told, data)
+    got = _view(place, told, data)
     if behind:
         assert json.loads(got) == {"path": "x", "content": whole}
     else:
@@ -147,9 +147,9 @@ def test_lenient_json_is_read(inside: Inside, *, dialect: str, place: str, tools
 
 PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "BBB"}]
 UNREADABLE: Mapping[str, bytes] = {
-    "words": b"data: oops\n\n",
-    "half of it": b'data: {"choices": [\n\n',
-    "a deep one": b"data: " + b"[" * 50_000 + b"\n\n",
+    "plain text": b"data: oops\n\n",
+    "a truncated event": b'data: {"choices": [\n\n',
+    "deeply nested": b"data: " + b"[" * 50_000 + b"\n\n",
     "a line end in a string": b'data: {"choices": [{"index": 0, "delta": {"content": "B\nB"}}]}\n\n',
     "a string": b'data: "BBB"\n\n',
     "a list": event([{"choices": [{"index": 0, "delta": {"content": "BBB"}}]}]),
@@ -164,7 +164,7 @@ UNREADABLE: Mapping[str, bytes] = {
     "content: nothing in an object": delta({"content": {}}),
     "content: a number": delta({"content": 7}),
     "content: false": delta({"content": False}),
-    "content: a part that says an object": delta({"content": [{"type": "text", "text": {"value": "BBB"}}]}),
+    "content: a part with an object as text": delta({"content": [{"type": "text", "text": {"value": "BBB"}}]}),
     "content: a part of unknown type": delta({"content": [{"type": "foo", "content": "BBB"}]}),
     "content: a part of unknown type, nested": delta({"content": [{"type": "foo", "parts": [{"text": "BBB"}]}]}),
     "text: an object": event({"choices": [{"index": 0, "text": {"value": "BBB"}}]}),
@@ -180,21 +180,21 @@ UNREADABLE: Mapping[str, bytes] = {
 @pytest.mark.slow
 @each_case("dialect,place,tools,fault", product(DIALECTS, PLACES, (True, False), UNREADABLE), ids=str)
 def test_an_unreadable_event_is_an_error(inside: Inside, *, dialect: str, place: str, tools: bool, fault: str) -> None:
-    """What came before it has left, what follows never does, and the model is not asked again."""
+    """Earlier text has been sent, later text never is, and the request is not retried."""
     before, says, after, (around, _) = PLACES[place]
     parts = [*[says("AAA")] * 4, UNREADABLE[fault], *[says("CCC")] * 4]
-    response = _asked(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools)
+    response = _send(inside, DIALECTS[dialect], stream(*before, *parts, *after, DONE), streamed=True, tools=tools)
     told = DIALECTS[dialect].stream(response.data)
     assert told.failed and not told.whole_calls
     held = HERMES if place == "a call in the text" else around
-    assert _said(place, told, response.data) == f"{held}{'AAA' * 4}"
+    assert _view(place, told, response.data) == f"{held}{'AAA' * 4}"
 
 
 @EACH
 @pytest.mark.parametrize("fault", UNREADABLE)
-def test_a_reply_that_begins_so_is_a_502(inside: Inside, dialect: Dialect, fault: str) -> None:
+def test_a_reply_that_starts_with_an_unreadable_event_is_a_502(inside: Inside, dialect: Dialect, fault: str) -> None:
     script = stream(ROLE, UNREADABLE[fault], text("CCC"), finish(), DONE)
-    response = _asked(inside, dialect, script, streamed=True, tools=True)
+    response = _send(inside, dialect, script, streamed=True, tools=True)
     assert response.status_code == 502
     assert dialect.error(response.data, 502).failed
 
@@ -206,8 +206,8 @@ PASS = {
     "an empty object": b"data: {}\n\n",
     "no choices": event({"object": "ping", "choices": None}),
     "an empty list": event({"choices": [], "prompt_progress": {"total": 7}}),
-    "NaN for choices": b'data: {"choices": NaN}\n\n',
-    "empty of another type": event({"choices": [{"index": 0, "delta": {"reasoning": {}, "tool_calls": {}}}]}),
+    "choices: NaN": b'data: {"choices": NaN}\n\n',
+    "empty values of another type": event({"choices": [{"index": 0, "delta": {"reasoning": {}, "tool_calls": {}}}]}),
 }
 
 
@@ -216,7 +216,7 @@ PASS = {
 @pytest.mark.parametrize("fault", PASS)
 def test_empty_events_are_ignored(inside: Inside, dialect: Dialect, tools: bool, fault: str) -> None:
     script = stream(ROLE, text("AAA"), PASS[fault], text("CCC"), finish(), DONE)
-    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    told = dialect.stream(_send(inside, dialect, script, streamed=True, tools=tools).data)
     assert (told.text, told.finish) == ("AAACCC", "stop")
 
 
@@ -243,13 +243,13 @@ def test_lenient_whole_answers_are_read(
 ) -> None:
     change, said = READ[fault]
     if place == "arguments" and said != "BBB" and not tools:
-        return  # it is not repaired
+        return  # the arguments are not repaired
     message = WHOLE_PLACES[place]
     body = change(
         b"data: " + json.dumps(completion(message, "tool_calls" if place == "arguments" else "stop")).encode()
     )
     script = [answer(body.removeprefix(b"data: "))]
-    response = _asked(inside, DIALECTS[dialect], script, streamed=streamed, tools=tools)
+    response = _send(inside, DIALECTS[dialect], script, streamed=streamed, tools=tools)
     assert response.status_code == 200
     if not streamed:
         assert orjson.loads(response.data)
@@ -271,7 +271,7 @@ def _message(said: Any, **choice: Any) -> dict[str, Any]:
 
 
 def _completions(said: str, reason: str | None = None, **choice: Any) -> dict[str, Any]:
-    """Return a choice in the form of `/v1/completions`."""
+    """Return a choice in the format of `/v1/completions`."""
     return {"index": 0, "text": said, "finish_reason": reason, **choice}
 
 
@@ -281,7 +281,7 @@ def _chunks(*choices: dict[str, Any]) -> Script:
 
 THOUGHT = {**WHOLE_PLACES["text"], "reasoning": "Hm."}
 REFUSAL = {"role": "assistant", "thinking": "Hm.", "content": [{"type": "refusal", "refusal": "BBB"}]}
-# Unusual forms of a reply, each with the client's text and whether there is reasoning.
+# Unusual forms of a reply, each with the client's text and whether it has reasoning.
 FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     "content parts": (
         stream(delta({"role": "assistant", "content": [*PARTS, "CCC"]}), finish(), DONE),
@@ -295,15 +295,15 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     "a whole answer": (stream(ROLE, event(completion("BBB")), DONE), True, "BBB", False),
     "a whole answer with reasoning": (stream(ROLE, event(completion(THOUGHT)), DONE), True, "BBB", True),
     "a whole message after its text": (stream(ROLE, text("BBB"), event(completion("BBB")), DONE), True, "BBB", False),
-    "a whole message beside a role": (_chunks(_message("BBB", delta={"role": "assistant"})), True, "BBB", False),
-    "beside empty fields": (_chunks(_message("BBB", delta={"content": "", "tool_calls": []})), True, "BBB", False),
+    "a whole message next to a role": (_chunks(_message("BBB", delta={"role": "assistant"})), True, "BBB", False),
+    "next to empty fields": (_chunks(_message("BBB", delta={"content": "", "tool_calls": []})), True, "BBB", False),
     "after its reasoning": (
         stream(_thought("Hm."), event({"choices": [_message(THOUGHT, delta={})]}), DONE),
         True,
         "BBB",
         True,
     ),
-    "beside a delta, after its text": (
+    "next to a delta, after its text": (
         stream(text("BBB"), event({"choices": [_message("BBB", delta={})]}), DONE),
         True,
         "BBB",
@@ -311,8 +311,8 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
     ),
     "completions": (_chunks(_completions("BB"), _completions("B"), _completions("", "stop")), True, "BBB", False),
     "completions, whole": ([answer({"id": "c", "choices": [_completions("BBB", "stop")]})], False, "BBB", False),
-    # Together sends both.
-    "completions beside a delta": (
+    # Together AI sends both.
+    "completions next to a delta": (
         _chunks(
             *(_completions(said, delta={"content": said}) for said in ("BB", "B")), _completions("", "stop", delta={})
         ),
@@ -321,7 +321,7 @@ FORMS: Mapping[str, tuple[Script, bool, str, bool]] = {
         False,
     ),
 }
-# A chat client gets these forms as they are.
+# A chat client gets these forms unchanged.
 UNCHANGED = [name for name in FORMS if "parts" in name or "thinking" in name] + ["a whole message after its text"]
 
 
@@ -330,7 +330,7 @@ UNCHANGED = [name for name in FORMS if "parts" in name or "thinking" in name] + 
 @pytest.mark.parametrize("form", FORMS)
 def test_unusual_forms_are_read_once(inside: Inside, dialect: Dialect, tools: bool, form: str) -> None:
     script, streamed, said, thinks = FORMS[form]
-    data = _asked(inside, dialect, script, streamed=streamed, tools=tools).data
+    data = _send(inside, dialect, script, streamed=streamed, tools=tools).data
     if dialect.name == "chat" and form in UNCHANGED:
         assert b"BBB" in data and (b"Hm." in data) is thinks
         return
@@ -343,7 +343,7 @@ def test_unusual_forms_are_read_once(inside: Inside, dialect: Dialect, tools: bo
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 def test_a_whole_call_in_one_event_is_read(inside: Inside, dialect: Dialect, tools: bool) -> None:
     script = stream(ROLE, event(completion(WHOLE_PLACES["arguments"], "tool_calls")), DONE)
-    told = dialect.stream(_asked(inside, dialect, script, streamed=True, tools=tools).data)
+    told = dialect.stream(_send(inside, dialect, script, streamed=True, tools=tools).data)
     assert (told.finish, told.whole_calls) == ("calls", [("write_file", {"path": "x", "content": "BBB"})])
 
 
@@ -371,9 +371,9 @@ def test_each_choice_may_be_one_whole_message(inside: Inside, tools: bool, toget
 @EACH
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 def test_second_message_with_other_text_is_an_error(inside: Inside, dialect: Dialect, tools: bool) -> None:
-    """Neither reading is certain: pieces of one text, or all of it so far."""
+    """The messages may be pieces of one text or the whole text so far."""
     parts = [event({"choices": [{"index": 0, "message": {"content": said}, "finish_reason": None}]}) for said in "ab"]
-    response = _asked(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
+    response = _send(inside, dialect, stream(*parts, finish(), DONE), streamed=True, tools=tools)
     assert dialect.stream(response.data).failed
 
 
@@ -382,7 +382,7 @@ def _whole(message: Any = None, **choice: Any) -> bytes:
 
 
 WHOLE_UNREADABLE: Mapping[str, bytes] = {
-    "words": answer(b"oops"),
+    "plain text": answer(b"oops"),
     "a string": answer("BBB"),
     "a list": answer([completion("BBB")]),
     "choices: an object": answer({"choices": {"0": {"message": {"content": "BBB"}}}}),
@@ -409,28 +409,28 @@ WHOLE_UNREADABLE: Mapping[str, bytes] = {
 def test_an_unreadable_answer_is_a_502(
     inside: Inside, dialect: Dialect, streamed: bool, tools: bool, fault: str
 ) -> None:
-    response = _asked(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
+    response = _send(inside, dialect, [WHOLE_UNREADABLE[fault]], streamed=streamed, tools=tools)
     assert response.status_code == 502
     assert dialect.error(response.data, 502).failed
 
 
 def test_a_readable_event_is_unchanged(inside: Inside) -> None:
-    """C1: only what a strict client could not read is written again."""
+    """C1: an event is rewritten only if a strict client could not parse it."""
     parts = [ROLE, text("AAA"), _as_logprobs(b"1.50")(text("BBB")), text("\ud83d"), text("CCC"), finish(), DONE]
-    given = _asked(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
+    given = _send(inside, DIALECTS["chat"], stream(*parts), streamed=True, tools=True).data
     assert given == b"".join(parts)
 
 
 @EACH
-@pytest.mark.parametrize("fault", ["words", "content: an object"])
-def test_the_model_server_is_closed_and_blamed(front: Front, dialect: Dialect, fault: str) -> None:
-    """It need not generate what nobody reads, and the log and the metrics do not say `ok`."""
+@pytest.mark.parametrize("fault", ["plain text", "content: an object"])
+def test_the_upstream_is_closed_and_reported_as_failed(front: Front, dialect: Dialect, fault: str) -> None:
+    """It need not generate unused text, and the log and metrics do not report `ok`."""
     gate = front.upstream.gate()
     script: list[Action] = stream(ROLE, *[text("AAA ")] * 9, gate, UNREADABLE[fault], Act.EXPECT_CLOSE, ended=False)
     front.upstream.play(script)
     front.upstream.paths["/v1/models"] = [MODELS]
     broken = 'upstream_errors_total{kind="broken"}'
-    counted = _counted(front, broken)
+    counted = _count(front, broken)
     ask = dialect.ask(streamed=True, tools=True)
     with Client.post(front.proxy.port, ask, dialect.path) as client, client.answer() as response:
         data = response.read1()
@@ -443,10 +443,10 @@ def test_the_model_server_is_closed_and_blamed(front: Front, dialect: Dialect, f
     assert front.proxy.idle()
     logged = [line for line in front.proxy.log.read_text().splitlines() if f"path={dialect.path} " in line]
     assert "upstream=broken" in logged[-1] and "cannot be read" in logged[-1]
-    assert _counted(front, broken) == counted + 1
+    assert _count(front, broken) == counted + 1
 
 
-def _counted(front: Front, name: str) -> float:
+def _count(front: Front, name: str) -> float:
     lines = front.proxy.get("/metrics")[2].decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if name in line)
 
@@ -454,8 +454,8 @@ def _counted(front: Front, name: str) -> float:
 @EACH
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("fault", READ)
-def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place: str, fault: str) -> None:
-    """Events that pass after one pattern match: the pattern matches none that must be written again."""
+def test_a_stream_on_the_fast_lane_is_parsed_too(front: Front, dialect: Dialect, place: str, fault: str) -> None:
+    """One pattern match decides what passes. It never matches an event that must be rewritten."""
     before, says, after, (_, behind) = PLACES[place]
     change, said = READ[fault]
     gate = front.upstream.gate()
@@ -473,36 +473,36 @@ def test_a_stream_on_the_lane_is_read_too(front: Front, dialect: Dialect, place:
             data = response.read()
     for given in events(data):
         assert given == "[DONE]" or orjson.loads(given)
-    got = _said(place, dialect.stream(data), data)
+    got = _view(place, dialect.stream(data), data)
     whole = f"{'AAA' * 9}{said}{'CCC' * 4}"
     assert (json.loads(got)["content"] if behind else got) == whole
 
 
 @EACH
 @pytest.mark.parametrize("place", PLACES)
-def test_a_character_in_two_events_is_one(inside: Inside, dialect: Dialect, place: str) -> None:
-    """Its two surrogate halves, escaped, as a server writes it that sends each token by itself."""
+def test_a_character_split_over_two_events_is_joined(inside: Inside, dialect: Dialect, place: str) -> None:
+    """A server that sends each token separately splits it into two escaped surrogates."""
     before, says, after, (_, behind) = PLACES[place]
     parts = [says("a"), says("b\ud83d"), says("\ude00c"), says("d"), says("\ud83d"), says("\ude00"), says("e")]
-    data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
-    got = _said(place, dialect.stream(data), data)
+    data = _send(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
+    got = _view(place, dialect.stream(data), data)
     said = json.loads(got)["content"] if behind else got
     assert said.encode("utf-16", "surrogatepass").decode("utf-16") == "ab\U0001f600cd\U0001f600e"
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_half_a_character_without_the_other_is_not_lost(inside: Inside, place: str) -> None:
+def test_half_a_character_without_its_other_half_is_not_lost(inside: Inside, place: str) -> None:
     before, says, after, (_, behind) = PLACES[place]
     dialect = DIALECTS["messages"]
     parts = [says("a\ud83d"), says("b\ud83d")]
-    data = _asked(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
-    got = _said(place, dialect.stream(data), data)
+    data = _send(inside, dialect, stream(*before, *parts, *after, DONE), streamed=True, tools=True).data
+    got = _view(place, dialect.stream(data), data)
     assert (json.loads(got)["content"] if behind else got) == "a\ufffdb\ufffd"
 
 
-def test_an_error_that_only_lenient_clients_read_is_read(inside: Inside) -> None:
+def test_an_error_that_only_lenient_clients_can_parse_is_recognized(inside: Inside) -> None:
     body = b'{"error": {"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": NaN}}'
-    response = _asked(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)
+    response = _send(inside, DIALECTS["chat"], [answer(body, 400)], streamed=True, tools=True)
     assert response.status_code == 400
     assert orjson.loads(response.data)["error"] == {
         **{"message": "too\tlong", "type": "BadRequestError", "code": 400, "limit": None}

@@ -1,4 +1,4 @@
-"""Web pages: which of them may ask, under which name of this proxy, and what their browsers are told."""
+"""Web pages: which pages may send requests, under which host name, and the CORS headers that browsers receive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BAD = [
 
 @pytest.mark.parametrize("given", BAD)
 @pytest.mark.parametrize(("path", "body"), [(CHAT, chat(stream=False)), (MESSAGES, ask())], ids=["chat", "messages"])
-def test_a_strange_page_drives_no_model(front: Front, given: dict[str, str], path: str, body: Any) -> None:
+def test_a_foreign_page_cannot_use_the_model(front: Front, given: dict[str, str], path: str, body: Any) -> None:
     """`text/plain` needs no preflight request."""
     front.upstream.play(whole_reply("a"))
     status, headers, said = front.proxy.ask("POST", path, body, Content_Type="text/plain", **given)
@@ -47,13 +47,13 @@ def test_a_strange_page_drives_no_model(front: Front, given: dict[str, str], pat
         ("OPTIONS", "*"),
     ],
 )
-def test_a_strange_page_gets_nothing(front: Front, given: dict[str, str], method: str, path: str) -> None:
+def test_a_foreign_page_receives_nothing(front: Front, given: dict[str, str], method: str, path: str) -> None:
     status, headers, _ = front.proxy.ask(method, path, **given)
     assert status == 403 and "access-control-allow-origin" not in headers
     assert front.upstream.seen == [] and front.upstream.asked == []
 
 
-def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
+def test_a_page_of_this_machine_may_send_requests_and_read_answers(front: Front) -> None:
     front.upstream.play(text_reply("a"), whole_reply("b"))
     page = "http://localhost:5173"
     status, headers, _ = front.proxy.ask(
@@ -77,7 +77,7 @@ def test_a_page_of_this_machine_is_served_and_may_read_it(front: Front) -> None:
         assert "access-control-expose-headers" in headers and "access-control-allow-methods" not in headers
     odd = front.proxy.ask("OPTIONS", CHAT, Origin=page, Access_Control_Request_Headers="a: b")[1]
     assert "access-control-allow-headers" not in odd
-    # The page may also read a refusal for another reason.
+    # The page may also read other errors.
     status, headers, _ = front.proxy.ask("POST", CHAT, [], Origin=page)
     assert (status, headers["access-control-allow-origin"]) == (400, page)
 
@@ -89,7 +89,7 @@ def test_a_client_without_an_origin_is_unaffected(front: Front) -> None:
     assert "vary" not in headers
 
 
-def test_a_page_that_was_turned_away_is_counted(inside: Inside) -> None:
+def test_a_rejected_page_is_counted(inside: Inside) -> None:
     client = inside("http://127.0.0.1:1")
     assert client.get("/health", headers={"Origin": "http://evil.example"}).status_code == 403
     assert b'tool_proxy_denied_total{reason="page"} 1.0' in client.get("/metrics").data
