@@ -1,8 +1,8 @@
 """`python -m tests.deploy`: deploy.sh and the unit, end to end, on this machine.
 
-The host is a real sshd on loopback with a stand-in for systemctl that does what the installed unit file says; what is
-deployed is this checkout and copies of it that are newer, broken or sick. Everything else is real: ssh, scp, pip, the
-wheels, the virtual environments, gunicorn. Each line that is printed was asserted.
+The host is a real sshd on loopback with a stand-in for systemctl that follows the installed unit file. This checkout is
+deployed, and copies of it that are newer, broken or unhealthy. Everything else is real: ssh, scp, pip, the wheels, the
+virtual environments, gunicorn. Each printed line reports a check that passed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SICK = ("def health(self) -> JsonObject:\n", "def health(self) -> JsonObject:\n 
 
 
 def main() -> int:
-    """All steps, in order; each builds on the ones before."""
+    """Run all steps in order; each builds on the previous ones."""
     if os.geteuid():
         os.execvp("sudo", ["sudo", "-E", sys.executable, "-m", "tests.deploy"])
     install_packages()
@@ -77,7 +77,7 @@ def tell(line: str) -> None:
 
 def check_wheels() -> None:
     """Ask pip for the locked wheels, here and for each Python and machine."""
-    # Into an empty folder, so that what is installed here does not count.
+    # An empty folder, so that packages installed here are not used.
     pip(["install", "--dry-run", "--ignore-installed", *LOCKED])
     tell("pip install --require-hashes -r requirements.lock")
     for python in PYTHONS:
@@ -89,7 +89,7 @@ def check_wheels() -> None:
 
 
 def pip(words: list[str]) -> None:
-    """Run pip; raise with what it said if it fails."""
+    """Run pip. Raise an error with its output if it fails."""
     done = subprocess.run([*PIP, words[0], "-q", *words[1:]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -104,7 +104,7 @@ def first(host: Host, upstream: Upstream) -> None:
     unit = (host.units / "vllm-tool-proxy.service").read_text()
     assert f"ExecStart={host.root}/current/venv/bin/python" in unit and (host.units / "vllm-tool-proxy.socket").exists()
     assert host.releases == {host.current} and "wheels" not in os.listdir(host.root / "current")
-    assert not [name for name in os.listdir("/tmp") if name.startswith("vllm-tool-proxy.")], "the upload is still there"
+    assert not [name for name in os.listdir("/tmp") if name.startswith("vllm-tool-proxy.")], "upload not removed"
     script = host.root / "current" / "venv" / "bin" / "vllm-tool-proxy"
     assert subprocess.run([script, "--version"], capture_output=True, check=True, text=True).stdout.split()[1]
     tell("first deployment: unit installed, release in force, the host's own rules and options")
@@ -130,7 +130,7 @@ def second(host: Host, upstream: Upstream) -> None:
         (host.root / "releases" / name).rmdir()
     tell(
         f"second deployment: {traffic.answered} requests, none refused, the slowest {traffic.slowest * 1000:.0f} ms; "
-        "the stream that ran went on to its end; five releases are kept"
+        "the running stream completed; five releases are kept"
     )
 
 
@@ -155,11 +155,11 @@ def broken(host: Host, upstream: Upstream) -> None:
     with (host.root / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused(host, "another deployment is under way")
-    tell("two deployments at once: the second is refused")
+    tell("two deployments at the same time: the second is refused")
 
 
 def sick(host: Host, upstream: Upstream) -> None:
-    """It starts, but /health fails."""
+    """Deploy a release that starts but fails /health."""
     old = host.current
     done = host.deploy(checkout=checkout(host.folder / "sick", "9.0.2", {"proxy/server/state.py": SICK}))
     assert done.returncode == 1 and f"{old} is in force again" in done.stderr, done.stderr
@@ -168,7 +168,7 @@ def sick(host: Host, upstream: Upstream) -> None:
     assert [name for name in host.releases if name.startswith("9.0.2-")] == [
         name for name in host.releases if name.endswith(".failed")
     ]
-    tell("a release that starts and is not healthy: rolled back automatically")
+    tell("a release that starts but is unhealthy: rolled back automatically")
 
 
 def back(host: Host, upstream: Upstream) -> None:
@@ -180,11 +180,11 @@ def back(host: Host, upstream: Upstream) -> None:
     assert done.returncode == 1 and "there is no release before" in done.stderr, done.stderr
     assert (done := host.deploy(f"--rollback={new}")).returncode == 0, done.stderr
     assert (host.current, host.health()["version"], host.asked_of_systemctl()) == (new, "9.0.0", ["reload"])
-    tell("rollback: back, not further than there is, and forward again by name")
+    tell("rollback: to the previous release, never past the oldest, and forward again by name")
 
 
 def restarted(host: Host, upstream: Upstream) -> None:
-    """Restart if the other release has another gunicorn."""
+    """Restart if the other release has a different gunicorn."""
     (metadata,) = (host.root / "releases").glob(f"{__version__}-*/venv/lib/python*/site-packages/gunicorn-*/METADATA")
     text = metadata.read_text()
     metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 27.0.0", text))
@@ -192,7 +192,7 @@ def restarted(host: Host, upstream: Upstream) -> None:
     assert done.returncode == 0 and "gunicorn 27.0.0" in done.stderr, done.stderr
     assert host.asked_of_systemctl() == ["restart"] and host.health()["version"] == __version__
     metadata.write_text(text)
-    tell("another gunicorn: a restart instead of a reload, announced")
+    tell("different gunicorn: an announced restart instead of a reload")
 
 
 STEPS: list[Callable[[Host, Upstream], None]] = [first, second, broken, sick, back, restarted]

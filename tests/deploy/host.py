@@ -93,7 +93,7 @@ class Host:
         return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     def deploy(self, *words: str, checkout: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        """deploy.sh of a checkout to this host, with the options that keep it in the folder."""
+        """Run a checkout's deploy.sh for this host, with options that confine it to the folder."""
         options = ["--ssh-config", self.ssh_config, "--root", self.root, "--units", self.units]
         options += ["--environment", self.environment, "--wait", "15", *words]
         command = [str(checkout / "systemd" / "deploy.sh"), "gpu", *map(str, options)]
@@ -115,7 +115,7 @@ class Host:
 
     @property
     def releases(self) -> set[str]:
-        """What is in the folder of the releases."""
+        """The names in the releases folder."""
         return {path.name for path in (self.root / "releases").iterdir()}
 
     def asked_of_systemctl(self) -> list[str]:
