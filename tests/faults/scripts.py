@@ -48,7 +48,7 @@ OVERFLOW = "This model's maximum context length is 8192 tokens. However, your re
 
 
 def unchunked(data: bytes) -> bytes:
-    """Return the content of a chunk, and nothing of a head."""
+    """Return the content of a chunk, or nothing for a head."""
     return data.partition(b"\r\n")[2].removesuffix(b"\r\n")
 
 
@@ -191,7 +191,7 @@ def with_headers(script: list[Action], headers: Mapping[str, str]) -> list[Actio
     return [script[0].removesuffix(b"\r\n") + lines + b"\r\n", *script[1:]]
 
 
-# What the model server has sent when the client leaves, and whether the client asked for a stream.
+# Data that the model server has sent when the client leaves, and whether the client requested a stream.
 WAITS: Mapping[str, tuple[list[Action], bool]] = {
     "before the head": ([], True),
     "before anything was said": ([SSE + chunked(ROLE)], True),
