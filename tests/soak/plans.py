@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def calls(self) -> list[tuple[str, object]]:
-        """The calls that a success has."""
+        """Return the calls of a successful reply."""
         return [("write_file", INPUT)] if self.said.call else []
 
 
 def status(number: int) -> str:
-    """The outcome that is an error of this status."""
+    """Return the outcome for an error of this status."""
     return f"status {number}"
 
 
@@ -125,7 +125,7 @@ def whole(said: Said) -> bytes:
 
 
 def stream(parts: list[bytes], rng: random.Random, pause: float = 0.0) -> list[Action]:
-    """A stream with a pause of at most so much behind each part."""
+    """Return a stream with a random pause of at most `pause` seconds after each part."""
     steps: list[Action] = [SSE]
     for part in parts:
         steps.append(chunked(part))
@@ -148,7 +148,7 @@ def pieces(said: Said, rng: random.Random) -> list[Action]:
 
 
 def huge(said: Said, rng: random.Random) -> list[Action]:
-    """300 kB more of text, in one event."""
+    """Return a stream with an additional event of 300 kB of text."""
     said.words += "x" * 300_000
     return stream([ROLE, text(said.text), finish(), DONE], rng)
 
@@ -159,12 +159,12 @@ def huge_whole(said: Said, rng: random.Random) -> list[Action]:
 
 
 def over(said: Said, rng: random.Random) -> list[Action]:
-    """An event over the limit of 1 MiB."""
+    """Return a stream with an event over the limit of 1 MiB."""
     return [*begun(said, rng), chunked(text("x" * 1_200_000)), Act.EXPECT_CLOSE]
 
 
 def begun(said: Said, rng: random.Random) -> list[Action]:
-    """A stream that breaks off in its text, or in a call: structured, or held as text."""
+    """Return a stream that ends early in its text, in a structured call, or in a call held as text."""
     parts: list[Action] = [SSE, chunked(ROLE), chunked(text(said.words))]
     if said.call == "structured":
         parts += HALF
@@ -174,7 +174,7 @@ def begun(said: Said, rng: random.Random) -> list[Action]:
 
 
 def half(said: Said, rng: random.Random) -> list[Action]:
-    """A whole answer that breaks off."""
+    """Return half of a whole answer."""
     data = whole(said)
     return [head(200, {**JSON, "Content-Length": str(len(data))}) + data[: rng.randrange(len(data))], 0.02]
 
@@ -182,17 +182,17 @@ def half(said: Said, rng: random.Random) -> list[Action]:
 def ends(
     *last: Action,
 ) -> tuple[Script, Script]:
-    """A stream, and a whole answer, that end so in the middle."""
+    """Return a stream and a whole answer that end in the middle with these steps."""
     return (lambda said, rng: [*begun(said, rng), *last], lambda said, rng: [*half(said, rng), *last])
 
 
 def always(*steps: Action) -> Script:
-    """These steps, after a moment."""
+    """Return a script of these steps after a short pause."""
     return lambda said, rng: [rng.random() * 0.2, *steps]
 
 
 def later(*steps: Action) -> Script:
-    """These steps, when a client of a stream has had heartbeats."""
+    """Return a script of these steps, after a pause in which a stream's client gets heartbeats."""
     return lambda said, rng: [1.0 + rng.random(), *steps]
 
 
@@ -201,7 +201,7 @@ def _error(number: int, **headers: str) -> bytes:
 
 
 def _same(script: Script, *outcomes: str, weight: int = 2) -> Fault:
-    """The same of a stream and of a whole answer; a stream may have begun."""
+    """Return a fault with one script for streams and whole answers. A stream may have begun."""
     return Fault(script, script, frozenset((*outcomes, EVENT)), frozenset(outcomes), weight)
 
 
@@ -223,7 +223,7 @@ FAULTS: Mapping[str, Fault] = {
     "none": Fault(_good, _good_whole, _FINE, _FINE, 40),
     "slow": Fault(lambda said, rng: stream(events(said), rng, 0.2), slow_whole, _FINE, _FINE, 15),
     "cut anywhere": Fault(pieces, None, _FINE, _FINE, 6),
-    # Events that nobody knows are passed or left out.
+    # Unknown events are forwarded or dropped.
     "odd events": Fault(
         lambda said, rng: stream([part for each in events(said) for part in (b": x\n\n", each)], rng),
         None,

@@ -1,4 +1,4 @@
-"""The model server of the soak: does what each request's plan says, and counts what is open."""
+"""The model server of the soak: it plays each request's plan, and counts open connections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Upstream(scripted.Upstream):
         self.down: list[tuple[float, float | None]] = []
 
     def refuse(self) -> None:
-        """Close the listener; running answers go on."""
+        """Close the listener; running answers continue."""
         self.down.append((time.monotonic(), None))
         self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join(PATIENCE)
