@@ -1,9 +1,9 @@
-"""`make cluster-test`: a table of what happens behind HAProxy when servers fail, are drained and return.
+"""`make cluster-test`: a table of checks behind HAProxy when servers fail, are drained and return.
 
     python -m tests.cluster [--dialects chat,messages,responses] [--streams 200]
 
-HAProxy is in front of three proxies, and of the two model servers that they share. Each row is a statement that must
-hold; the exit code is 1 if one does not. HAProxy is installed (apt-get) if it is missing.
+HAProxy is in front of three proxies, and of the two model servers that they share. Each row is a check; the exit
+code is 1 if one fails. HAProxy is installed (apt-get) if it is missing.
 """
 
 from __future__ import annotations

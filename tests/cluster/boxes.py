@@ -36,7 +36,7 @@ class NotSoError(Exception):
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, patience: float = PATIENCE) -> float:
-    """Wait until it holds; return the seconds."""
+    """Wait until `holds` returns true. Return the seconds."""
     began = time.monotonic()
     while not await holds():
         if time.monotonic() - began > patience:
@@ -68,7 +68,7 @@ def rendered(port: int, models: int, proxies: Sequence[int], servers: Sequence[i
 
 @dataclass
 class Box:
-    """A server: the command that starts it, and the path that it answers when it is ready."""
+    """A server process: its command, and the path that it answers when it is ready."""
 
     name: str
     port: int
@@ -109,7 +109,7 @@ class Box:
         return False
 
     def kill(self) -> None:
-        """Kill all of its processes, as a power failure does."""
+        """Kill all of its processes, as a power failure would."""
         assert self.process is not None
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -166,7 +166,7 @@ class Balancer(Box):
         return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
 
     async def sees(self, *states: str, backend: str = "proxies") -> float:
-        """Wait until the servers are in these states; return the seconds."""
+        """Wait until the servers are in these states. Return the seconds."""
 
         async def holds() -> bool:
             return [*self.states(backend).values()] == [*states]
@@ -225,12 +225,12 @@ class Cluster:
         port = free_port()
         where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{self.models}")
         command = (sys.executable, "-m", "proxy", "serve", *where)
-        # The key tells the model server which proxy asks.
+        # The key identifies the proxy to the model server.
         return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})
 
     @property
     def port(self) -> int:
-        """Where the clients ask."""
+        """HAProxy's port for clients."""
         return self.balancer.port
 
     @property
@@ -239,7 +239,7 @@ class Cluster:
         return self.folder / "seen"
 
     def seen(self) -> dict[str, list[str]]:
-        """Return who received each request, in order."""
+        """Return the recipients of each request, in order."""
         found: dict[str, list[str]] = {}
         for line in self.seen_file.read_text().splitlines() if self.seen_file.exists() else ():
             served, id_ = line.split()

@@ -20,7 +20,7 @@ def chromium() -> str:
     """Return Chromium's path. Without Chromium, the test fails in CI and is skipped elsewhere."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
-        told = "there is no Chromium here (apt-get install chromium)"
+        told = "Chromium is not installed (apt-get install chromium)"
         if os.environ.get("CI"):
             pytest.fail(told)
         pytest.skip(told)

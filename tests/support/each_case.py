@@ -1,4 +1,4 @@
-"""Many short cases in one test item: pytest's overhead per item is longer than such a case.
+"""Many short cases in one test item, because pytest's overhead per item is longer than such a case.
 
     @each_case("row", ROWS, ids=by_name)
     def test_it_is_so(row: Row) -> None:

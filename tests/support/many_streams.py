@@ -71,7 +71,7 @@ class Readers:
     def wait(self, true: Any, seconds: float = PATIENCE) -> None:
         """Wait until `true()` holds; it is called whenever data arrives."""
         with self._change:
-            assert self._change.wait_for(true, seconds), "it never came to that"
+            assert self._change.wait_for(true, seconds), "the condition was not met in time"
 
     def go_on(self, parts: int = 20) -> None:
         """Wait until each open stream has received `parts` more parts."""

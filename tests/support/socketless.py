@@ -1,4 +1,4 @@
-"""A model server without a socket: its answers are made here, and available immediately."""
+"""A model server without a socket, whose answers are available immediately."""
 
 from __future__ import annotations
 

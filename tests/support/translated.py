@@ -22,7 +22,7 @@ from tests.support import dialects
 from tests.support.answers import answer_as_answer
 from tests.support.dialects import Told
 
-# A token limit so low that a truncated answer was truncated by it.
+# A token limit so low that it is the cause of every truncated answer.
 LIMIT = 1
 
 Calls = list[tuple[str, Any]]
@@ -34,7 +34,7 @@ class ClientReply:
 
     `calls` are names and arguments, parsed or as text if they are not JSON. `finish` is chat's finish reason, "" for
     other reasons, and None for a failure. If there are `thoughts`, the text is not compared, because one dialect may
-    include them in it.
+    include reasoning in it.
     """
 
     text: str

@@ -28,7 +28,7 @@ _Made = TypeVar("_Made", bound=Translated)
 
 
 def options(**said: Any) -> ModelOptions:
-    """Return options of the model, as the rules and the server give them."""
+    """Return model options as read from the rules and the server."""
     return ModelOptions(**{"model": MODEL, **said})
 
 

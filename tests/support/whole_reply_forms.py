@@ -21,7 +21,7 @@ CLOSED = function(
 OPTIONAL = function("search", {"query": {"type": "string"}, "options": {"type": "object"}, "tags": {"type": "array"}})
 NONE = function("now")
 TOOLS = offered(OPEN, CLOSED, OPTIONAL, NONE)
-# Offered tools: several, and each alone.
+# Offered tools: several, and each one alone.
 OFFERS = (TOOLS, offered(OPEN), offered(CLOSED), offered(OPTIONAL))
 
 
@@ -57,7 +57,7 @@ PLAIN: dict[str, Form] = {
     "name, parameters": members("name", "parameters"),
     "tool_name, parameters": members("tool_name", "parameters"),
 }
-# Objects with a name and arguments under keys that ordinary JSON answers use too.
+# Objects with a name and arguments under keys that are also used in ordinary JSON answers.
 WIDER: dict[str, Form] = {
     "function, args": members("function", "args"),
     "function, args encoded": encoded(members("function", "args")),
