@@ -23,8 +23,7 @@ CONTEXT = 131072  # its context length in tokens
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the rest is what a run needs in
-    addition.
+    """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the other fields are for runs.
 
     `folders`, below npm's folder, have its programs; `also` is installed first. `arguments` make it run unattended,
     `environment` disables telemetry, and `files` are a user's own configuration in the home folder.

@@ -24,7 +24,7 @@ class NoRunError(Exception):
 
 
 def command(inner: list[str], home: Path, root: bool, *, network: bool = True, **more: str) -> list[str]:
-    """Return the command that runs `inner` in separate namespaces. Its environment has only a few variables and `more`.
+    """Return a command that runs `inner` in separate namespaces. Its environment is PATH, HOME, LANG and `more`.
 
     `network`: it also has a separate network. Unless this user is `root`, it becomes root in a user namespace.
     """

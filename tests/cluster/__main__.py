@@ -1,4 +1,4 @@
-"""`make cluster-test`: a table of checks behind HAProxy when servers fail, are drained and return.
+"""`make cluster-test`: a table of checks through HAProxy while servers fail, are drained and return.
 
     python -m tests.cluster [--dialects chat,messages,responses] [--streams 200]
 

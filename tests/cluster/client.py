@@ -30,7 +30,7 @@ class Kind(Enum):
     OK = "ok"
     EVENT = "error event"
     STATUS = "error status"
-    BROKEN = "broke off"
+    BROKEN = "cut"
     FALSE = "FALSE SUCCESS"
     HUNG = "HUNG"
 

@@ -17,7 +17,7 @@ from tests.cluster.client import Asked, Kind, Outcome, Wanted, ask, ask_as_sdks_
 CHUNKS, PAUSE = 40, 0.25
 WHOLES = 24
 # Outcomes of running answers.
-ENDS = ("ok", "broke off", "error event", "error status 502")
+ENDS = ("ok", "cut", "error event", "error status 502")
 CONVERSATIONS = 45
 ALL_UP = ("UP", "UP", "UP")
 # A proxy's answer in each dialect if HAProxy has no model server left: status and Retry-After.
@@ -50,12 +50,12 @@ class Report:
         if not holds:
             self.failed.append(words)
         shown = "" if expected is True or value in ([], "") else value
-        verdict = "holds" if holds else "DOES NOT"
+        verdict = "ok" if holds else "FAILED"
         print(f"  {verdict:<8} {words:<72} {shown if holds else f'{value!r}, not {expected!r}'}".rstrip(), flush=True)
 
     def summary(self) -> str:
-        failed = "".join(f"\n  not: {words}" for words in self.failed)
-        return f"{self.checked - len(self.failed)} of {self.checked} hold{failed}"
+        failed = "".join(f"\n  failed: {words}" for words in self.failed)
+        return f"{self.checked - len(self.failed)} of {self.checked} checks passed{failed}"
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Play:
         await self._paths()
         await self._leaving()
         await self._by_header()
-        before = await self._sticky("Conversations, all well", repeat=2)
+        before = await self._sticky("Conversations while all servers are up", repeat=2)
         await self._failing()
         await self._coming_back(before)
         await self._rolling(before, drained=True)
@@ -84,7 +84,7 @@ class Play:
         await self._nobody()
 
     def _wanted(self, conversation: str = "", **more: object) -> Wanted:
-        """Return a request with a new id; dialects take turns."""
+        """Return a request with a new id; dialects rotate."""
         number = next(self._ids)
         more.setdefault("dialect", self.dialects[number % len(self.dialects)])
         wanted = Wanted(f"r{number}", conversation or f"other-{number}", **more)  # type: ignore[arg-type]
@@ -123,12 +123,12 @@ class Play:
         return sum([await server.under_way() for server in servers]) == number
 
     async def _by_header(self) -> None:
-        """Ask the model servers behind HAProxy like a proxy: only the header of the conversation decides."""
+        """Send requests like a proxy's to the model servers behind HAProxy: only the conversation's header decides."""
         self.report.title("The model server of a request")
         homes = {key: {await self._home(key) for _ in range(4)} for key in map(str, range(CONVERSATIONS))}
         self.report.check("all requests with one X-Conversation-Key go to one server", _several(homes), {})
         self.report.check("and different ones to both", {min(home) for home in homes.values()}, {"A", "B"})
-        self.report.check("requests without it take turns", {await self._home("") for _ in range(4)}, {"A", "B"})
+        self.report.check("requests without it alternate", {await self._home("") for _ in range(4)}, {"A", "B"})
 
     async def _home(self, key: str) -> str:
         """Return the model server that answers requests with this key."""
@@ -174,12 +174,12 @@ class Play:
         self._judge_cut(asked, outcomes)
         self.report.check("new requests are answered", {one.outcome.kind for one in new}, {Kind.OK})
         self.report.check("and at the first try", [outcome for one in new for outcome in one.tries], [])
-        self.report.check("proxy 1 got nothing more", self.cluster.load()["A/p1"], load["A/p1"])
+        self.report.check("proxy 1 received no more requests", self.cluster.load()["A/p1"], load["A/p1"])
         serve, live = ([*self.cluster.balancer.states(backend).values()] for backend in ("proxies", "alive"))
         self.report.check("HAProxy sees which proxies can serve", serve, ["DOWN", "UP", "UP"])
-        self.report.check("and who lives", live, ["DOWN", "UP", "UP"])
+        self.report.check("HAProxy sees which proxies are alive", live, ["DOWN", "UP", "UP"])
         models = [*self.cluster.balancer.states("models").values()]
-        self.report.check("and which model servers are up", models, ["UP", "DOWN"])
+        self.report.check("HAProxy sees which model servers are up", models, ["UP", "DOWN"])
 
     def _judge_cut(self, asked: list[Wanted], outcomes: list[Outcome]) -> None:
         """Check the outcomes of running requests by their model server and proxy."""
@@ -192,7 +192,7 @@ class Play:
             self.report.note(f"{way}, {how}", f"{number} {told}")
         expected = {(way, how, _expected(way, how)) for way, how, _ in table}
         self.report.check("proxy 1's are cut, server B's end in errors, all others succeed", {*table}, expected)
-        self.report.check("there were some of each", {_expected(way, how) for way, how, _ in table}, {*ENDS})
+        self.report.check("all kinds of outcomes occurred", {_expected(way, how) for way, how, _ in table}, {*ENDS})
 
     async def _stream_of_requests(self, seconds: float) -> list[Asked]:
         """Send new requests for `seconds`, 20 per second, each with the retries of SDKs."""
@@ -223,7 +223,7 @@ class Play:
         self.report.check("every conversation is where it was at first", _moved(before, after), {})
 
     async def _rolling(self, before: dict[str, str], *, drained: bool) -> None:
-        """Stop and start proxy 2, drained before or not."""
+        """Stop and start proxy 2, after draining it or not."""
         how = "it is drained first" if drained else "it is not drained first"
         self.report.title(f"Proxy 2 is stopped by SIGTERM under load; {how}")
         balancer, proxy = self.cluster.balancer, self.cluster.proxies[1]
@@ -240,13 +240,13 @@ class Play:
         self.report.check("running streams succeed", {outcome.kind for outcome in outcomes}, {Kind.OK})
         self.report.check("new requests are answered", {asked.outcome.kind for asked in new}, {Kind.OK})
         self.report.check("and at the first try", sum(len(asked.tries) for asked in new), 0)
-        took = await until(proxy.ended, "proxy 2 has ended")
+        took = await until(proxy.ended, "proxy 2 has exited")
         self.report.check("it exits after its last stream, within 10 s", took < 10)
         await proxy.start()
         if drained:
             balancer.take_back("proxy2")
         await balancer.sees(*ALL_UP)
-        after = await self._sticky("It is back", repeat=1)
+        after = await self._sticky("Proxy 2 is back", repeat=1)
         self.report.check("every conversation is where it was at first", _moved(before, after), {})
 
     def _once(self) -> None:
@@ -293,7 +293,7 @@ def _expected(way: str, how: str) -> str:
         return "ok"
     if how == "whole":
         return "error status 502"
-    return "broke off" if way.endswith("p1") else "error event"
+    return "cut" if way.endswith("p1") else "error event"
 
 
 def _told(outcome: Outcome) -> str:

@@ -157,7 +157,7 @@ def is_closed(upstream: Upstream) -> str:
 
 
 def is_opened(upstream: Upstream) -> str:
-    """The drop-in."""
+    """Open the service to another address with the drop-in."""
     lines = Path(f"/etc/default/{NAME}").read_text()
     Path(f"/etc/default/{NAME}").write_text(lines.replace("TOOL_PROXY_HOST=0.0.0.0\n", ""))
     DROP_IN.write_text((ROOT / "systemd" / "open-to-network.conf").read_text())

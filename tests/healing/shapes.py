@@ -77,7 +77,7 @@ SHAPES: dict[str, list[Message]] = {**HEALTHY, **CALLS, **RESULTS, **ROLES, **CO
 # A template of a real model, and the shapes that it refuses.
 TEMPLATE = "mistralai-Mistral-Nemo-Instruct-2407"
 POISONED = (
-    *("arguments cut off", "arguments with markup behind", "function_call", "ids of OpenAI", "call without result"),
+    *("arguments cut off", "arguments with trailing markup", "function_call", "ids of OpenAI", "call without result"),
     *("system later", "user, user", "user behind a result", "picture", "result an object"),
 )
 

@@ -22,7 +22,7 @@ class PackageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The two files."""
+    """A wheel and an sdist."""
 
     wheel: Path
     sdist: Path

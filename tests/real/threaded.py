@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing."""
+        """Log nothing."""
 
 
 class Threaded(Generic[Server]):

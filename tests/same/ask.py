@@ -32,7 +32,7 @@ class Server(BaseHTTPRequestHandler):
     answers: ClassVar[dict[str, tuple[str, bytes]]] = {}
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._send(200 if self.path.startswith("/v1/models") else 404, "application/json", json.dumps(MODELS).encode())

@@ -35,7 +35,7 @@ from tests.support.scripted import (
 
 
 class Leave(Enum):
-    """How a client behaves."""
+    """Behaviours of a client."""
 
     STAYS = "stays to the end"
     SLOW = "reads slowly"
@@ -43,7 +43,7 @@ class Leave(Enum):
     RESET = "leaves, RST"
     HALF_BODY = "sends half a body, FIN"
     HALF_BODY_RESET = "sends half a body, RST"
-    BAD = "sends no JSON"
+    BAD = "sends invalid JSON"
     LARGE = "sends too much"
 
 
@@ -141,7 +141,7 @@ def slow_whole(said: Said, rng: random.Random) -> list[Action]:
 
 
 def pieces(said: Said, rng: random.Random) -> list[Action]:
-    """Cut anywhere."""
+    """Return a stream that is cut into random pieces."""
     data = b"".join(events(said))
     places = sorted(rng.randrange(len(data)) for _ in range(15))
     return stream([data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True) if a < b], rng, 0.01)
@@ -231,22 +231,22 @@ FAULTS: Mapping[str, Fault] = {
         _FINE,
     ),
     "no [DONE]": Fault(lambda said, rng: stream(events(said)[:-1], rng), None, _FINE, _FINE),
-    "open behind [DONE]": Fault(
+    "open after [DONE]": Fault(
         lambda said, rng: [*stream(events(said), rng)[:-1], Act.EXPECT_CLOSE], None, _FINE, _FINE, 1
     ),
     "JSON for a stream": Fault(_good_whole, None, _FINE, _FINE),
     "huge": Fault(huge, huge_whole, _FINE, _FINE, 1),
     "an event over the limit": Fault(over, None, BROKEN, BROKEN, 1),
-    **{f"{n} at once": _same(always(_error(n)), status(n), weight=1) for n in (400, 401, 404, 500)},
-    **{f"{n} at once": _same(always(_error(n, **{"Retry-After": "1"})), status(n)) for n in (429, 503)},
+    **{f"immediate {n}": _same(always(_error(n)), status(n), weight=1) for n in (400, 401, 404, 500)},
+    **{f"immediate {n}": _same(always(_error(n, **{"Retry-After": "1"})), status(n)) for n in (429, 503)},
     **{f"{n} late": _same(later(_error(n)), status(n), weight=1) for n in (429, 500, 503)},
     "a page": _same(always(answer(b"<html>Bad Gateway", 502, {"Content-Type": "text/html"})), status(502)),
     "a page with 200": _same(always(answer(b"<html>Hello", 200, {"Content-Type": "text/html"})), status(502), weight=1),
     "a huge error": _same(always(answer(b"x" * 1_000_000, 500)), status(500), weight=1),
     "a redirect": _same(always(answer(b"", 307, {"Location": "http://127.0.0.1:1/"})), status(502), weight=1),
     "noise": _same(always(b"\x00\xff\r\n\r\n"), status(502), weight=1),
-    "FIN at once": _same(always(), status(502)),
-    "RST at once": _same(always(Act.RST), status(502)),
+    "immediate FIN": _same(always(), status(502)),
+    "immediate RST": _same(always(Act.RST), status(502)),
     "half a head": _same(always(b"HTTP/1.1 200 OK\r\nContent-Ty"), status(502), weight=1),
     "never answers": _same(always(Act.EXPECT_CLOSE), status(504)),
     "stalls": _broken(ends(Act.EXPECT_CLOSE), 504),
@@ -263,7 +263,7 @@ FAULTS: Mapping[str, Fault] = {
     "a short length": Fault(
         None, lambda said, rng: [answer(whole(said), headers={"Content-Length": "9999999"})], BROKEN, BROKEN, 1
     ),
-    "chunks that end in the middle": Fault(
+    "incomplete chunks": Fault(
         None, lambda said, rng: [head(200, {**JSON, **CHUNKED}), chunked(whole(said)[:50])], BROKEN, BROKEN, 1
     ),
 }

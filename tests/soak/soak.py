@@ -253,7 +253,7 @@ class Soak:
         print(table("faults:", counts.faults))
         print(table("clients:", counts.clients))
         print(table("outcomes:", counts.outcomes))
-        print(table("reloads:", counts.reloads), f"and {len(self._upstream.down)} times nobody listened")
+        print(table("reloads:", counts.reloads), f"and {len(self._upstream.down)} times without a listener")
         print(f"on a kept connection: {counts.kept:,}, of them stale and retried: {counts.stale}")
         if counts.let_go:
             middle, most = statistics.median(counts.let_go), counts.let_go[-1]

@@ -150,7 +150,7 @@ class Reading:
         need(isinstance(kind, str), f"the type of an error is {kind!r}")
         need(kind in ERROR_TYPES.values() or kind in _error_types(), f"the API has no error of the type {kind!r}")
         if status is not None:
-            need(kind == ERROR_TYPES[status], f"status {status} goes with {ERROR_TYPES[status]}, not with {kind}")
+            need(kind == ERROR_TYPES[status], f"status {status} needs the type {ERROR_TYPES[status]}, not {kind}")
 
     def envelope(self, message: dict[str, Any]) -> None:
         """Check the fields that the start of a stream and a whole answer share."""
@@ -191,7 +191,7 @@ class Reading:
         need(isinstance(name, str) and name.strip(), f"the name of a call is {name!r}")
         need(isinstance(id_, str) and id_, f"the id of a call is {id_!r}")
         need(TOOL_ID.fullmatch(str(id_)), "the call's id does not begin with `toolu_`")
-        need(id_ not in self.ids, f"the id {id_} is there twice")
+        need(id_ not in self.ids, f"duplicate id {id_}")
         self.ids.append(str(id_))
 
     def reason(self, reason: object, sequence: object, kinds: list[str]) -> None:
@@ -331,7 +331,7 @@ class StreamReading(Reading):
 def object_of(value: object, what: str) -> dict[str, Any]:
     """Return the value, which must be an object."""
     if not isinstance(value, dict):
-        raise AssertionError(f"{what}: {value!r} is no object")
+        raise AssertionError(f"{what}: {value!r} is not an object")
     return value
 
 
@@ -411,7 +411,7 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 @cache

@@ -22,7 +22,7 @@ def nothing(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """One format: `start` and `end` around the calls, `between` two of them.
+    """One format: `start` and `end` enclose the calls, and `between` separates them.
 
     `several`: a reply may have several calls. `lead`: prose may precede the first call. `cannot` returns whether the
     format cannot express a text in a value, because the text would end the value.
@@ -259,13 +259,13 @@ def plamo3(number: int, name: str, arguments: JsonObject) -> str:
 
 
 def found(pattern: str) -> Callable[[str], bool]:
-    """Return a predicate: whether a text contains the pattern."""
+    """Return a function that tests whether a text contains the pattern."""
     compiled = re.compile(pattern)
     return lambda text: compiled.search(text) is not None
 
 
 def ends(closer: str, tags: str) -> str:
-    """Return a pattern of the closing tag before a tag that may follow it, before itself, or at the end."""
+    """Return a pattern of a closing tag that is followed by one of `tags`, by itself, or by the end."""
     return rf"(?:{closer})\s*(?:\Z|{closer}|{tags})"
 
 

@@ -181,7 +181,7 @@ def check_ids(items: list[dict[str, Any]]) -> None:
     """Check that item ids and call ids are unique."""
     for name in ("id", "call_id"):
         ids = [item[name] for item in items if name in item]
-        need(len(set(ids)) == len(ids), f"an {name} is there twice: {ids}")
+        need(len(set(ids)) == len(ids), f"duplicate {name}: {ids}")
 
 
 @dataclass

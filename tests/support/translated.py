@@ -100,7 +100,7 @@ def check_streams(data: bytes, new_engine: Callable[[], Engine], expected: Clien
 
 
 def check_answers(answer: JsonObject, new_engine: Callable[[], Engine], expected: ClientReply) -> None:
-    """Check the same for a whole answer."""
+    """Check that clients of every dialect get the chat client's result of this whole answer."""
     for each in TRANSLATING:
         _check_alike(each, each.whole(answer, new_engine()), expected)
 
@@ -122,7 +122,7 @@ def _check_alike(each: Translating, found: ClientReply, expected: ClientReply) -
 
 
 # Without tools, a chat server's finish reason is forwarded, with or without calls.
-_ENDS = {"stop": "by itself", "tool_calls": "by itself", "length": "cut off", None: "failed"}
+_ENDS = {"stop": "complete", "tool_calls": "complete", "length": "cut off", None: "failed"}
 
 
 def _without_surrogates(value: Any) -> Any:

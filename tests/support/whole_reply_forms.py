@@ -51,7 +51,7 @@ def members(name_key: str, arguments_key: str) -> Form:
     return lambda name, arguments: dump({name_key: name, arguments_key: arguments})
 
 
-# Forms that are also calls as the last part of a reply, with any arguments.
+# Forms that are also calls at the end of a longer reply, with any arguments.
 PLAIN: dict[str, Form] = {
     "name, arguments": members("name", "arguments"),
     "name, parameters": members("name", "parameters"),

@@ -79,15 +79,15 @@ def _faults(row: Row, url: str, rules: Path) -> Iterator[str]:
         yield f"found {sorted(found - row.found - ALWAYS)} more and {sorted((row.found | ALWAYS) - found)} less"
     if not report.entry:
         if row.parse:
-            yield "no entry"
+            yield "the doctor suggested no entry"
         return
     write_entry(rules, report.examination.model, report.entry)
     parse = rules_in(rules).profile("tiny", "").parse
     if parse != (row.parse or "auto"):
-        yield f"the entry says parse: {parse}"
+        yield f"the entry has parse: {parse}"
     again = examine(Asker(ModelServer(ServerOptions(url)), "", 120), "", rules_in(rules), lambda text: None)
     if again.entry:
-        yield f"a second entry: {again.entry}"
+        yield f"the doctor suggested a second entry: {again.entry}"
 
 
 CACHE = processes.ROOT / ".cache"

@@ -179,7 +179,7 @@ ROWS: tuple[Row, ...] = (
     Row("required, streamed", "no parser", "400/1", "400/1", "alone", more={**_REQUIRED, **_STREAM}),
     Row("required, whole", "no parser", "400/1", "400/1", "alone", more=_REQUIRED),
     Row("stream_options, whole", "no parser", "400/1", "call/2", "hermes", more=_USAGE),
-    Row("a client goes away", "no parser", "aborted", "aborted", do=gone),
+    Row("client disconnects", "no parser", "aborted", "aborted", do=gone),
     # The parser of the family.
     *_everywhere("hermes", "hermes", PARSED, "call/1"),
     Row("right parser, streamed", "hermes", "call/1", "same/1", "hermes", more=_STREAM),
@@ -197,19 +197,19 @@ ROWS: tuple[Row, ...] = (
     Row("forced, whole", "hermes", "call/1", "call/1", "alone", more=_FORCED),
     Row("required, streamed", "hermes", "call/1", "call/1", "alone", more={**_REQUIRED, **_STREAM}),
     Row("required, whole", "hermes", "call/1", "call/1", "alone", more=_REQUIRED),
-    Row("a client goes away", "hermes", "aborted", "aborted", do=gone),
+    Row("client disconnects", "hermes", "aborted", "aborted", do=gone),
     # The parser of another family swallows the call; this one leaves it in the text of a whole answer.
     # For streams without usage, the proxy knows that after the second reply.
     Row("swallowed, streamed", "hermes", "SILENT/1 SILENT/1", "call/3 call/1", "coder", more=_STREAM, times=2),
     Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
     Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
-    *_everywhere("qwen3_xml, thoughts", "coder", PARSED, "call/1"),
-    *_everywhere("qwen3_xml, thoughts", "thinking", PARSED, "call/1"),
+    *_everywhere("qwen3_xml, reasoning", "coder", PARSED, "call/1"),
+    *_everywhere("qwen3_xml, reasoning", "thinking", PARSED, "call/1"),
     # This parser removes text that begins like a call even with `tool_choice: "none"`. Another family's call is lost,
     # and only the server can find one of its own.
-    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
-    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "SILENT/2", "alone"),
-    Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
+    Row("swallowed, streamed", "qwen3_xml, reasoning", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
+    Row("swallowed, whole", "qwen3_xml, reasoning", "SILENT/1", "SILENT/2", "alone"),
+    Row("parsed, whole", "qwen3_xml, reasoning", "call/1", "same/1", "coder"),
     *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2")[1:],
     Row("coder, chat, streamed", "qwen3_xml, parse: proxy", "call/1", "call/3", "coder", more=_STREAM),
     # The reader runs inside vLLM, so the proxy has nothing to do.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 _BLOCK = re.compile(r"^<!-- walk: (\S+) -->\n```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ANY = re.compile(r"^<!-- *walk", re.MULTILINE)
-# A comment after a command and two blanks.
+# A comment that follows a command and two blanks.
 _COMMENT = re.compile(r"\s{2,}#.*$")
 
 
