@@ -44,7 +44,7 @@ def _fetch(agent: Agent, folder: Path) -> None:
     if agent.also:
         _install(agent, fill(agent.also, {}), folder)
     _install(agent, f"{agent.setup.package}@{agent.version}", folder)
-    print(f"That took {time.monotonic() - began:.0f} s.", flush=True)
+    print(f"Fetched in {time.monotonic() - began:.0f} s.", flush=True)
 
 
 def _install(agent: Agent, what: str, folder: Path) -> None:

@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
+from tests.cluster.boxes import Cluster, NotReachedError, haproxy_program
 from tests.cluster.client import DIALECTS
 from tests.cluster.scenes import Play, Report
 
@@ -42,12 +42,12 @@ def _play(cluster: Cluster, report: Report, dialects: list[str], streams: int) -
         with cluster:
             asyncio.run(Play(cluster, report, dialects, streams).run())
             report.check("no proxy wrote a traceback", _tracebacks(cluster), [])
-    except NotSoError as error:
+    except NotReachedError as error:
         report.check("every expected state was reached", str(error), "")
 
 
 def _install() -> None:
-    """Install HAProxy. Its service has nothing to listen on."""
+    """Install HAProxy. With its default configuration, the service listens on no port."""
     apt = [*([] if os.geteuid() == 0 else ["sudo"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
     subprocess.run([*apt, "update"], check=True)
     subprocess.run([*apt, "install", "--no-install-recommends", "haproxy"], check=True, stdout=subprocess.DEVNULL)

@@ -31,7 +31,7 @@ _ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")
 _MODEL_ADDRESSES = ("192.0.2.21:8000", "192.0.2.22:8000")
 
 
-class NotSoError(Exception):
+class NotReachedError(Exception):
     """An expected state was not reached."""
 
 
@@ -40,7 +40,7 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str, patience: float
     began = time.monotonic()
     while not await holds():
         if time.monotonic() - began > patience:
-            raise NotSoError(f"not within {patience:.0f} s: {what}")
+            raise NotReachedError(f"not within {patience:.0f} s: {what}")
         await asyncio.sleep(0.05)
     return time.monotonic() - began
 
@@ -98,12 +98,12 @@ class Box:
             )
         try:
             await until(self._answers, f"{self.name} answers")
-        except NotSoError as error:
-            raise NotSoError(f"{error}\n{self.log.read_text()[-2000:]}") from None
+        except NotReachedError as error:
+            raise NotReachedError(f"{error}\n{self.log.read_text()[-2000:]}") from None
 
     async def _answers(self) -> bool:
         if await self.ended():
-            raise NotSoError(f"{self.name} ended")
+            raise NotReachedError(f"{self.name} ended")
         with suppress(OSError, HTTPException):
             return (await get(self.port, self.ready))[0] > 0
         return False
@@ -186,7 +186,7 @@ def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder
     """Return HAProxy in front of these ports of proxies, and on the port `models` in front of the model servers."""
     program = haproxy_program()
     if program is None:
-        raise NotSoError("HAProxy is not installed; apt-get install haproxy")
+        raise NotReachedError("HAProxy is not installed; apt-get install haproxy")
     folder.mkdir(exist_ok=True)
     port, config = free_port(), folder / "haproxy.cfg"
     config.write_text(rendered(port, models, proxies, servers, folder))

@@ -77,11 +77,11 @@ class Play:
         await self._by_header()
         before = await self._sticky("Conversations while all servers are up", repeat=2)
         await self._failing()
-        await self._coming_back(before)
+        await self._returning(before)
         await self._rolling(before, drained=True)
         await self._rolling(before, drained=False)
         self._once()
-        await self._nobody()
+        await self._all_down()
 
     def _wanted(self, conversation: str = "", **more: object) -> Wanted:
         """Return a request with a new id; dialects rotate."""
@@ -185,7 +185,7 @@ class Play:
         """Check the outcomes of running requests by their model server and proxy."""
         ways = {id_: served[0] for id_, served in self.cluster.seen().items()}
         table = Counter(
-            (ways[wanted.id], "stream" if wanted.stream else "whole", _told(outcome))
+            (ways[wanted.id], "stream" if wanted.stream else "whole", _described(outcome))
             for wanted, outcome in zip(asked, outcomes, strict=True)
         )
         for (way, how, told), number in sorted(table.items()):
@@ -208,7 +208,7 @@ class Play:
         self._tries[wanted.id] += 1 + len(asked.tries)
         return asked
 
-    async def _coming_back(self, before: dict[str, str]) -> None:
+    async def _returning(self, before: dict[str, str]) -> None:
         await self.cluster.servers["B"].start()
         await self.cluster.balancer.sees("UP", "UP", backend="models")
         await self.cluster.balancer.sees("DOWN", "UP", "UP")
@@ -260,7 +260,7 @@ class Play:
     def _counts(self) -> str:
         return f"{len(self._sent)}; {self._tries.total()}; {self.cluster.load().total()}"
 
-    async def _nobody(self) -> None:
+    async def _all_down(self) -> None:
         """Kill all model servers, then all proxies."""
         self.report.title("All model servers are killed, then all proxies")
         for server in self.cluster.servers.values():
@@ -283,7 +283,7 @@ class Play:
             for stream in (True, False):
                 outcome = await self._ask(self._wanted(dialect=dialect, stream=stream))
                 known = outcome.kind is Kind.STATUS
-                found[dialect, stream] = f"{outcome.status} {outcome.retry_after}" if known else _told(outcome)
+                found[dialect, stream] = f"{outcome.status} {outcome.retry_after}" if known else _described(outcome)
         return found
 
 
@@ -296,7 +296,7 @@ def _expected(way: str, how: str) -> str:
     return "cut" if way.endswith("p1") else "error event"
 
 
-def _told(outcome: Outcome) -> str:
+def _described(outcome: Outcome) -> str:
     return f"{outcome.kind.value} {outcome.status}" if outcome.kind is Kind.STATUS else outcome.kind.value
 
 

@@ -3,8 +3,8 @@
     python -m tests.cluster.upstream --port 8000 --name A --seen FILE
 
 The last message of a request has its parameters: `request=r1 chunks=40 pause=0.25`. The text of the answer is
-`A/p1 w0 w1 ...`: this server's name, the key of the proxy, and one word per chunk. Each arriving request is written to
-FILE, so that the record survives the server. `GET /open` is the number of running answers. Each answer
+`A/p1 w0 w1 ...`: this server's name, the key of the proxy, and one word per chunk. Each request is written to FILE
+when it arrives, so that the record survives the server. `GET /open` returns the number of running answers. Each answer
 has the server's name in the header `X-Served-By`.
 """
 

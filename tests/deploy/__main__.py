@@ -46,12 +46,12 @@ def main() -> int:
     start = time.monotonic()
     try:
         subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
-        tell("shellcheck finds nothing")
+        report("shellcheck finds nothing")
         check_wheels()
         with Upstream() as upstream, Host(folder, upstream.url) as host:
             for step in STEPS:
                 step(host, upstream)
-        live.check(folder, tell)
+        live.check(folder, report)
     except BaseException:
         print(f"FAILED; the output is in {folder}", file=sys.stderr)
         raise
@@ -71,7 +71,7 @@ def install_packages() -> None:
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     print(f"  {line}", flush=True)
 
 
@@ -79,13 +79,13 @@ def check_wheels() -> None:
     """Ask pip for the locked wheels, here and for each Python and machine."""
     # An empty folder, so that packages installed here are not used.
     pip(["install", "--dry-run", "--ignore-installed", *LOCKED])
-    tell("pip install --require-hashes -r requirements.lock")
+    report("pip install --require-hashes -r requirements.lock")
     for python in PYTHONS:
         for machine in MACHINES:
             target = ["--implementation", "cp", "--python-version", python]
             target += ["--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}"]
             pip(["install", "--dry-run", "--ignore-installed", "--target", "none", *target, *LOCKED])
-    tell(f"wheels for {', '.join(PYTHONS)} on {' and '.join(MACHINES)}, by their digests")
+    report(f"wheels for {', '.join(PYTHONS)} on {' and '.join(MACHINES)}, by their digests")
 
 
 def pip(words: list[str]) -> None:
@@ -107,7 +107,7 @@ def first(host: Host, upstream: Upstream) -> None:
     assert not [name for name in os.listdir("/tmp") if name.startswith("vllm-tool-proxy.")], "upload not removed"
     script = host.root / "current" / "venv" / "bin" / "vllm-tool-proxy"
     assert subprocess.run([script, "--version"], capture_output=True, check=True, text=True).stdout.split()[1]
-    tell("first deployment: unit installed, release in force, the host's own rules and options")
+    report("first deployment: unit installed, release in force, the host's own rules and options")
 
 
 def second(host: Host, upstream: Upstream) -> None:
@@ -128,7 +128,7 @@ def second(host: Host, upstream: Upstream) -> None:
     assert host.releases == {old, host.current, *stale[-3:]}, "the last five stay"
     for name in stale[-3:]:
         (host.root / "releases" / name).rmdir()
-    tell(
+    report(
         f"second deployment: {traffic.answered} requests, none refused, the slowest {traffic.slowest * 1000:.0f} ms; "
         "the running stream completed; five releases are kept"
     )
@@ -147,15 +147,15 @@ def broken(host: Host, upstream: Upstream) -> None:
     """Refuse code that cannot be loaded, unusable rules, and a second deployment at the same time."""
     import_error = {"proxy/app.py": ("from __future__ import annotations\n", "import no_such_module\n")}
     refused(host, "No module named 'no_such_module'", checkout=checkout(host.folder / "broken", "9.0.1", import_error))
-    tell("a release that cannot be loaded: refused, nothing changed")
+    report("a release that cannot be loaded: refused, nothing changed")
     host.rules.write_text("settings: {max_tool_cals: 1}\n")
     refused(host, "max_tool_cals")
     host.rules.write_text("settings: {max_tool_calls: 42}\n")
-    tell("a host whose rules the release cannot use: refused, nothing changed")
+    report("a host whose rules the release cannot use: refused, nothing changed")
     with (host.root / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused(host, "another deployment is under way")
-    tell("two deployments at the same time: the second is refused")
+    report("two deployments at the same time: the second is refused")
 
 
 def sick(host: Host, upstream: Upstream) -> None:
@@ -168,7 +168,7 @@ def sick(host: Host, upstream: Upstream) -> None:
     assert [name for name in host.releases if name.startswith("9.0.2-")] == [
         name for name in host.releases if name.endswith(".failed")
     ]
-    tell("a release that starts but is unhealthy: rolled back automatically")
+    report("a release that starts but is unhealthy: rolled back automatically")
 
 
 def back(host: Host, upstream: Upstream) -> None:
@@ -180,7 +180,7 @@ def back(host: Host, upstream: Upstream) -> None:
     assert done.returncode == 1 and "there is no release before" in done.stderr, done.stderr
     assert (done := host.deploy(f"--rollback={new}")).returncode == 0, done.stderr
     assert (host.current, host.health()["version"], host.asked_of_systemctl()) == (new, "9.0.0", ["reload"])
-    tell("rollback: to the previous release, never past the oldest, and forward again by name")
+    report("rollback: to the previous release, never past the oldest, and forward again by name")
 
 
 def restarted(host: Host, upstream: Upstream) -> None:
@@ -192,7 +192,7 @@ def restarted(host: Host, upstream: Upstream) -> None:
     assert done.returncode == 0 and "gunicorn 27.0.0" in done.stderr, done.stderr
     assert host.asked_of_systemctl() == ["restart"] and host.health()["version"] == __version__
     metadata.write_text(text)
-    tell("different gunicorn: an announced restart instead of a reload")
+    report("different gunicorn: an announced restart instead of a reload")
 
 
 STEPS: list[Callable[[Host, Upstream], None]] = [first, second, broken, sick, back, restarted]

@@ -28,21 +28,21 @@ ELSEWHERE = "10.9.9.9"
 
 def main(folder: Path) -> None:
     """Run all steps in order, and write their results to `folder`."""
-    told = list[str]()
+    results = list[str]()
     with Upstream() as upstream:
         variables = {"UPSTREAM": upstream.url, "DETAILED_LOGGING": "true"}
         lines = "".join(f"TOOL_PROXY_{name}={value}\n" for name, value in variables.items())
         Path(f"/etc/default/{NAME}").write_text(lines)
         hide_a_key()
 
-        for step in (starts, audits, reloads, refuses, goes_back, is_closed, is_opened, hands_its_socket_on, stops):
+        for step in (starts, audits, reloads, refuses, goes_back, is_closed, is_opened, keeps_its_socket, stops):
             try:
-                told.append(step(upstream))
+                results.append(step(upstream))
             except BaseException:
                 said = run("journalctl", "-o", "cat", "-n", "60", check=False)
                 print(step.__name__, run("systemctl", "status", NAME, check=False), said, sep="\n")
                 raise
-    (folder / "live.json").write_text(json.dumps(told))
+    (folder / "live.json").write_text(json.dumps(results))
 
 
 def hide_a_key() -> None:
@@ -78,7 +78,7 @@ def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, An
 def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < deadline, "it never held"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.1)
 
 
@@ -153,7 +153,7 @@ def is_closed(upstream: Upstream) -> str:
         ask("/health", host=ELSEWHERE)
     except OSError:
         return "when it listens on all addresses, it still answers this machine only"
-    raise AssertionError("it answers another address")
+    raise AssertionError("the service answers another address")
 
 
 def is_opened(upstream: Upstream) -> str:
@@ -169,7 +169,7 @@ def is_opened(upstream: Upstream) -> str:
     return "open-to-network.conf opens it to another address"
 
 
-def hands_its_socket_on(upstream: Upstream) -> str:
+def keeps_its_socket(upstream: Upstream) -> str:
     """Restart under the socket unit without refusing a request."""
     run("systemctl", "stop", NAME)
     run("systemctl", "start", f"{NAME}.socket")

@@ -53,7 +53,7 @@ exec systemd-nspawn --quiet --directory="$0/root" --register=no --keep-unit --pr
 """
 
 
-def check(folder: Path, tell: Callable[[str], None]) -> None:
+def check(folder: Path, report: Callable[[str], None]) -> None:
     """Boot, run `inside` with the releases in `folder`/opt, and print its results."""
     reason = _prepare(folder)
     done = None
@@ -67,12 +67,12 @@ def check(folder: Path, tell: Callable[[str], None]) -> None:
         if not (folder / "live.log").exists():
             reason = (done.stderr.strip().splitlines() or ["it exited without output"])[-1]
     if reason:
-        tell(f"NOT RUN under a live systemd: it cannot be booted here: {reason}")
+        report(f"NOT RUN under a live systemd: it cannot be booted here: {reason}")
         return
     told = folder / "live.json"
     assert told.exists(), (folder / "live.log").read_text()[-6000:]
     for line in json.loads(told.read_text()):
-        tell(f"live systemd: {line}")
+        report(f"live systemd: {line}")
 
 
 def _prepare(folder: Path) -> str:

@@ -91,13 +91,13 @@ def alive() -> int:
 
 def start() -> int:
     """Start the service. It is up (Type=notify) once it notifies and ExecStartPost has succeeded."""
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as told:
-        told.bind(f"\0stand-in-{os.getpid()}")
-        told.settimeout(PATIENCE)
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as notified:
+        notified.bind(f"\0stand-in-{os.getpid()}")
+        notified.settimeout(PATIENCE)
         process = spawn(values("ExecStart")[0], NOTIFY_SOCKET=f"@stand-in-{os.getpid()}")
         (STATE / "pid").write_text(str(process.pid))
         with contextlib.suppress(TimeoutError):
-            if b"READY=1" in told.recv(4096) and all(spawn(each).wait() == 0 for each in values("ExecStartPost")):
+            if b"READY=1" in notified.recv(4096) and all(spawn(each).wait() == 0 for each in values("ExecStartPost")):
                 return 0
     stop()
     return 1

@@ -31,7 +31,7 @@ def asked() -> list[Requirement]:
 
 
 def needed() -> list[Requirement]:
-    """Return the requirements on Linux of the packages in setup.cfg that are installed here."""
+    """Return the requirements of the packages in setup.cfg, and the requirements of these, as installed here."""
     todo, seen = [canonicalize_name(each.name) for each in asked()], dict[str, list[Requirement]]()
     while todo:
         name = todo.pop()

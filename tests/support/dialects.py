@@ -239,12 +239,12 @@ class Responses:
 
     def stream(self, data: bytes) -> Told:
         """Read the response from its events, or its part before it failed."""
-        return self._told(responses_checker.check_stream(data, types=self._types))
+        return self._result(responses_checker.check_stream(data, types=self._types))
 
     def whole(self, data: bytes) -> Told:
-        return self._told(responses_checker.check_response(data))
+        return self._result(responses_checker.check_response(data))
 
-    def _told(self, made: dict[str, Any]) -> Told:
+    def _result(self, made: dict[str, Any]) -> Told:
         told = Told(text=responses_checker.text_of(made), thoughts=bool(responses_checker.text_of(made, "reasoning")))
         calls = [item for item in made["output"] if item["type"] == "function_call"]
         told.ids = [item["call_id"] for item in calls]

@@ -105,9 +105,9 @@ def check_response(body: bytes) -> dict[str, Any]:
 def check_error(body: bytes, status: int) -> dict[str, Any]:
     """Return the error of an error body. Raises AssertionError for a broken rule."""
     given = object_of(json.loads(body), "the body")
-    need([*given] == ["error"], f"an error body with {[*given]}")
+    need([*given] == ["error"], f"the error body has the fields {[*given]}")
     error = object_of(given["error"], "the error")
-    need(error.keys() == {"message", "type", "param", "code"}, f"an error of {[*error]}")
+    need(error.keys() == {"message", "type", "param", "code"}, f"the error has the fields {[*error]}")
     for name in ("message", "type"):
         need(isinstance(error[name], str) and error[name], f"`{name}` of the error is {error[name]!r}")
     need(error["code"] is None or isinstance(error["code"], str), f"the code is {error['code']!r}")
@@ -135,7 +135,7 @@ def check_end(response: dict[str, Any]) -> None:
     if status == "incomplete":
         need(details and details["reason"] in _REASONS, f"incomplete_details is {details}")
     else:
-        need(details is None, f"{status}, and incomplete: {details}")
+        need(details is None, f"the status is {status}, but incomplete_details is {details}")
     if status == "failed":
         need(error and error["code"] in CODES and error["message"], f"the response failed, but the error is {error}")
     else:
@@ -151,7 +151,7 @@ def check_usage(usage: Any) -> None:
     counts += [usage["input_tokens_details"]["cached_tokens"], usage["input_tokens_details"]["cache_write_tokens"]]
     counts.append(usage["output_tokens_details"]["reasoning_tokens"])
     need(all(type(count) is int and count >= 0 for count in counts), f"usage is {usage}")
-    need(counts[0] + counts[1] == counts[2], f"the total of {usage}")
+    need(counts[0] + counts[1] == counts[2], f"the total is wrong: {usage}")
 
 
 def check_item(item: Any) -> None:
@@ -224,7 +224,7 @@ class StreamReading:
         event = json.loads(text, object_pairs_hook=once)
         need(event.get("type") == name, f"the event's name is {name}, but its type is {event.get('type')!r}")
         need(name != "error", "an `error` event, which Codex ignores")
-        need(event.get("sequence_number") == self.count, f"number {event.get('sequence_number')}, not {self.count}")
+        need(event.get("sequence_number") == self.count, f"sequence_number is {event.get('sequence_number')}")
         need((self.count == 0) == (name == "response.created"), "response.created must be first and unique")
         kinds = _event_types()
         need(name in kinds, "the API has no such event")
@@ -241,19 +241,19 @@ class StreamReading:
         if name == "response.output_item.done":
             self._done(item, event["item"])
             return
-        need(event["item_id"] == item.start["id"], f"the id {event['item_id']} of item {item.start['id']}")
+        need(event["item_id"] == item.start["id"], f"item_id is {event['item_id']}, not {item.start['id']}")
         self._of_item(item, name, event)
 
     def _lifecycle(self, name: str, response: dict[str, Any]) -> None:
         check_fields(response, types=self.types)
         need(response["status"] == _LIFECYCLE[name], f"the status is {response['status']}")
         self.id = self.id or response["id"]
-        need(response["id"] == self.id, f"the id was {self.id}, and is {response['id']}")
+        need(response["id"] == self.id, f"the id changed from {self.id} to {response['id']}")
         if name in _ENDS:
             self.last = response
         else:
             need(response["output"] == [] and response["usage"] is None, "output or usage before the end")
-            need(response["error"] is None and response["completed_at"] is None, "error or end too early")
+            need(response["error"] is None and response["completed_at"] is None, "it has error or completed_at")
 
     def _added(self, event: dict[str, Any]) -> None:
         item = event["item"]
@@ -269,7 +269,7 @@ class StreamReading:
         if name == "response.content_part.added":
             need(kind in ("message", "reasoning") and item.part is None, "an unexpected content part")
             item.part = event["part"]
-            need(item.part[_PARTS[item.part["type"]]] == "", "a part begins empty")
+            need(item.part[_PARTS[item.part["type"]]] == "", "the part does not begin empty")
         elif name in _DELTAS:
             need(item.whole is None, "a delta after the complete value")
             need(event["delta"], "an empty delta")
@@ -287,7 +287,7 @@ class StreamReading:
     def _done(self, item: Item, done: dict[str, Any]) -> None:
         check_item(done)
         for name in ("type", "id", "call_id", "name", "namespace", "role"):
-            need(item.start.get(name) == done.get(name), f"`{name}` was {item.start.get(name)}, is {done.get(name)}")
+            need(item.start.get(name) == done.get(name), f"`{name}` changed from {item.start.get(name)}")
         kind = done["type"]
         if kind in ("message", "reasoning"):
             need(item.part_done, "the item's part is not done")
@@ -304,7 +304,7 @@ class StreamReading:
         need(len(output) == len(self.items), f"{len(self.items)} items, but {len(output)} in the last response")
         for item, last in zip(self.items, output, strict=True):
             if item.done is not None:
-                need(item.done == last, f"the item was {item.done}, and is {last}")
+                need(item.done == last, f"the item changed from {item.done} to {last}")
                 continue
             need(response["status"] != "completed", f"a completed response with an unfinished item: {item.start}")
             need(last["id"] == item.start["id"] and _status(last) == "incomplete", f"the unfinished item is {last}")

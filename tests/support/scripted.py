@@ -84,7 +84,7 @@ class Seen:
         self.closed.set()
 
 
-def _is_question(seen: Seen) -> bool:
+def _is_own_request(seen: Seen) -> bool:
     """Return whether this is the proxy's own request for a model's properties, with a client's headers."""
     about_models = seen.line.startswith("GET ") and seen.path in ("/v1/models", "/props", "/get_model_info")
     return about_models and seen.headers["Content-Type"] == "application/json"
@@ -190,7 +190,7 @@ class Upstream:
         with self._arrived:
             self.received.append(seen)
             script = self.paths.get(seen.path)
-            if script is None and _is_question(seen):
+            if script is None and _is_own_request(seen):
                 script = (head(404, {"Content-Length": "0"}),)
             elif script is not None:
                 self.asked.append(seen.path)

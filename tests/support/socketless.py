@@ -15,7 +15,7 @@ Made = tuple[int, bytes] | ProxyError
 Answers = Callable[[str, JsonObject], Made]
 
 
-class _Come:
+class _Received:
     """Stand-in for a socket whose data has already arrived."""
 
     def __init__(self, data: bytes, *, stays: bool = False) -> None:
@@ -75,5 +75,5 @@ def answer_with(status: int, data: bytes, headers: Mapping[str, str] | None = No
 
 def bytes_came(data: bytes, *, stays: bool = False) -> UpstreamCall:
     """Return a call whose raw answer has arrived. `stays`: the server keeps the connection open afterwards."""
-    come: Any = _Come(data, stays=stays)
+    come: Any = _Received(data, stays=stays)
     return UpstreamCall(come)
