@@ -1,4 +1,4 @@
-"""Checks of a run's traffic: the dialect's rules, the way of the reasoning, and the server's answers."""
+"""Checks of a run's traffic: the dialect's rules, reasoning in both directions, and the server's answers."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def server_faults(folder: Path, meant: str) -> Iterator[str]:
     """Yield a fault if no answer of the model server has the model's intended text, or the parsed calls."""
     found = said(folder, "server")
     if not any(_means(each, meant) for each in found):
-        yield f"the model server never sent {meant!r}, but {[(each.text, each.calls) for each in found]}"
+        yield f"the model server did not send {meant!r}, but {[(each.text, each.calls) for each in found]}"
 
 
 def _means(found: Seen, meant: str) -> bool:

@@ -42,11 +42,11 @@ def main() -> int:
     install_packages()
     os.umask(0o022)
     folder = Path(tempfile.mkdtemp(prefix="deploy-"))
-    folder.chmod(0o755)  # the service is another user
+    folder.chmod(0o755)  # the service runs as another user
     start = time.monotonic()
     try:
         subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
-        report("shellcheck finds nothing")
+        report("shellcheck reports no problems")
         check_wheels()
         with Upstream() as upstream, Host(folder, upstream.url) as host:
             for step in STEPS:
@@ -56,7 +56,7 @@ def main() -> int:
         print(f"FAILED; the output is in {folder}", file=sys.stderr)
         raise
     shutil.rmtree(folder)
-    print(f"all of it in {time.monotonic() - start:.0f} s")
+    print(f"completed in {time.monotonic() - start:.0f} s")
     return 0
 
 
@@ -76,7 +76,7 @@ def report(line: str) -> None:
 
 
 def check_wheels() -> None:
-    """Ask pip for the locked wheels, here and for each Python and machine."""
+    """Check that pip finds the locked wheels, here and for each Python and machine."""
     # An empty folder, so that packages installed here are not used.
     pip(["install", "--dry-run", "--ignore-installed", *LOCKED])
     report("pip install --require-hashes -r requirements.lock")
@@ -100,7 +100,7 @@ def first(host: Host, upstream: Upstream) -> None:
     health = host.health()
     assert (health["version"], health["max_tool_calls"]) == (__version__, 41), health
     assert health["rules_file"] == str(host.rules) and host.current.startswith(f"{__version__}-")
-    assert host.asked_of_systemctl() == ["daemon-reload", "enable", "restart"]
+    assert host.systemctl_commands() == ["daemon-reload", "enable", "restart"]
     unit = (host.units / "vllm-tool-proxy.service").read_text()
     assert f"ExecStart={host.root}/current/venv/bin/python" in unit and (host.units / "vllm-tool-proxy.socket").exists()
     assert host.releases == {host.current} and "wheels" not in os.listdir(host.root / "current")
@@ -122,10 +122,10 @@ def second(host: Host, upstream: Upstream) -> None:
     assert traffic.failures == [] and traffic.answered > 100, traffic.failures[:3]
     assert traffic.streamed.count("a") > 30
     maps = Path(f"/proc/{host.health()['worker']}/maps").read_text()
-    assert f"{host.current}/venv" in maps and old not in maps, "libraries of the other release"
+    assert f"{host.current}/venv" in maps and old not in maps, "the worker has libraries of another release"
     assert host.health()["version"] == "9.0.0" and host.current.startswith("9.0.0-")
-    assert host.asked_of_systemctl() == ["reload"] and (host.folder / "pid").read_text() == pid
-    assert host.releases == {old, host.current, *stale[-3:]}, "the last five stay"
+    assert host.systemctl_commands() == ["reload"] and (host.folder / "pid").read_text() == pid
+    assert host.releases == {old, host.current, *stale[-3:]}, "the last five releases must be kept"
     for name in stale[-3:]:
         (host.root / "releases" / name).rmdir()
     report(
@@ -140,7 +140,7 @@ def refused(host: Host, message: str, **how: Path) -> None:
     done = host.deploy(**how)
     assert done.returncode == 1 and message in done.stderr, done.stderr
     assert (host.current, host.releases, host.health()["worker"]) == before
-    assert host.asked_of_systemctl() == []
+    assert host.systemctl_commands() == []
 
 
 def broken(host: Host, upstream: Upstream) -> None:
@@ -164,7 +164,7 @@ def sick(host: Host, upstream: Upstream) -> None:
     done = host.deploy(checkout=checkout(host.folder / "sick", "9.0.2", {"proxy/server/state.py": SICK}))
     assert done.returncode == 1 and f"{old} is in force again" in done.stderr, done.stderr
     assert (host.current, host.health()["version"]) == (old, "9.0.0")
-    assert host.asked_of_systemctl() == ["reload", "reload"]
+    assert host.systemctl_commands() == ["reload", "reload"]
     assert [name for name in host.releases if name.startswith("9.0.2-")] == [
         name for name in host.releases if name.endswith(".failed")
     ]
@@ -175,11 +175,11 @@ def back(host: Host, upstream: Upstream) -> None:
     """Roll back one release, no further, and return by name."""
     new = host.current
     assert (done := host.deploy("--rollback")).returncode == 0, done.stderr
-    assert host.health()["version"] == __version__ and host.asked_of_systemctl() == ["reload"]
+    assert host.health()["version"] == __version__ and host.systemctl_commands() == ["reload"]
     done = host.deploy("--rollback")
     assert done.returncode == 1 and "there is no release before" in done.stderr, done.stderr
     assert (done := host.deploy(f"--rollback={new}")).returncode == 0, done.stderr
-    assert (host.current, host.health()["version"], host.asked_of_systemctl()) == (new, "9.0.0", ["reload"])
+    assert (host.current, host.health()["version"], host.systemctl_commands()) == (new, "9.0.0", ["reload"])
     report("rollback: to the previous release, never past the oldest, and forward again by name")
 
 
@@ -190,7 +190,7 @@ def restarted(host: Host, upstream: Upstream) -> None:
     metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 27.0.0", text))
     done = host.deploy("--rollback")
     assert done.returncode == 0 and "gunicorn 27.0.0" in done.stderr, done.stderr
-    assert host.asked_of_systemctl() == ["restart"] and host.health()["version"] == __version__
+    assert host.systemctl_commands() == ["restart"] and host.health()["version"] == __version__
     metadata.write_text(text)
     report("different gunicorn: an announced restart instead of a reload")
 

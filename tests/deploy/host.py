@@ -118,7 +118,7 @@ class Host:
         """The names in the releases folder."""
         return {path.name for path in (self.root / "releases").iterdir()}
 
-    def asked_of_systemctl(self) -> list[str]:
+    def systemctl_commands(self) -> list[str]:
         """Return the commands that changed something since the last call."""
         path = self.folder / "systemctl.log"
         words = [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []

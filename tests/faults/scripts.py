@@ -31,7 +31,7 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 INPUT = {"path": "a.txt", "content": "hi"}
 SAID = (SSE, chunked(ROLE), chunked(text("So. ")))
 HALF = (chunked(opened(0, "call_1", "write_file")), chunked(arguments(0, '{"path": "a.txt", "content": "h')))
-# Moments of a stream: the data sent so far, and whether tools are offered.
+# Points in a stream: the data sent so far, and whether tools are offered.
 MOMENTS: Mapping[str, tuple[Faulty, bool]] = {
     "in text": ([*SAID, SHOWN], True),
     "in forwarded text": ([*SAID, SHOWN], False),
@@ -80,7 +80,7 @@ BREAKS: Mapping[str, list[Action]] = {
     "a chunk without its line end": [b"3\r\n: a"],
     "a bad size": [b"zz\r\n", Act.EXPECT_CLOSE],
     "a size without end": [b"0" * 100_000, Act.EXPECT_CLOSE],
-    "a bad end of a chunk": [b"3\r\n: aXX", Act.EXPECT_CLOSE],
+    "a chunk with a bad line end": [b"3\r\n: aXX", Act.EXPECT_CLOSE],
     "a negative size": [b"-5\r\n", Act.EXPECT_CLOSE],
     "a cut end": [b"0\r\n"],
 }
@@ -147,7 +147,7 @@ CALLED: Mapping[str, tuple[list[bytes], int]] = {
         ),
         2,
     ),
-    "an index that jumps": (
+    "an index with a gap": (
         deltas(
             tool_call(index=0, id="a", name="write_file", arguments=A),
             tool_call(index=7, id="b", name="write_file", arguments=B),
@@ -173,7 +173,7 @@ CALLED: Mapping[str, tuple[list[bytes], int]] = {
         ),
         2,
     ),
-    "all of it in pieces": (
+    "arguments character by character": (
         deltas(
             tool_call(index=0, id="a", name="write_file", arguments=""),
             *(tool_call(index=0, arguments=letter) for letter in A),

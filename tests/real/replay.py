@@ -54,7 +54,7 @@ def events(data: bytes) -> Iterator[bytes]:
 
 
 class _Server(Listener):
-    """The listening socket; knows the folder of recordings."""
+    """The listening socket, with the folder of recordings."""
 
     folder: Path
 
@@ -72,13 +72,13 @@ class _Handler(Handler):
         if self.path in answers:
             self.send_whole(200, answers[self.path])
         else:
-            self._refuse(f"no GET {self.path} here")
+            self._refuse(f"GET {self.path} is not supported")
 
     def do_POST(self) -> None:
         """Send the recording that answers a chat request, with its status."""
         body = self.body()
         if self.path != "/v1/chat/completions":
-            self._refuse(f"no POST {self.path} here")
+            self._refuse(f"POST {self.path} is not supported")
             return
         path = recording(self.server.folder, body)
         if path is None:

@@ -110,12 +110,12 @@ class Chat:
             else:
                 told.odd += 1
         need(done is not bool(told.error), "the stream must end with either [DONE] or an error")
-        need(told.error or told.finish, "[DONE] without a finish")
+        need(told.error or told.finish, "[DONE] without a finish reason")
         return told
 
     def _take_choice(self, told: Told, choice: dict[str, Any]) -> None:
         need(not told.finish, f"{choice} follows the finish")
-        need(choice["index"] == 0, "another choice")
+        need(choice["index"] == 0, "a choice other than the first")
         said = choice["delta"]
         told.text += said.get("content") or ""
         for call in said.get("tool_calls") or ():
@@ -125,7 +125,7 @@ class Chat:
     def _take_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
         given = call["function"]
         if index == len(told.calls):
-            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
+            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"missing or duplicate id: {call}")
             told.ids.append(call["id"])
             told.calls.append((given["name"], given.get("arguments") or ""))
             return
@@ -144,7 +144,7 @@ class Chat:
         said = choice["message"]
         told = Told(text=said.get("content") or "", finish=self._finish(choice["finish_reason"]))
         for call in said.get("tool_calls") or ():
-            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
+            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"missing or duplicate id: {call}")
             told.ids.append(call["id"])
             told.calls.append((call["function"]["name"], call["function"]["arguments"]))
         need(told.finish, "the whole answer has no finish reason")

@@ -1,4 +1,4 @@
-"""`python -m tests.vllm`: a real vLLM server, asked directly and through the proxy.
+"""`python -m tests.vllm`: requests to a real vLLM server, directly and through the proxy, in a table.
 
 Everything in vLLM is real except the choice of the next token, which is scripted. If vLLM is missing, it is installed
 for the CPU into a separate environment (`tests.real.vllm_install`: some minutes, 3.5 GB). A start takes a minute, and

@@ -25,7 +25,7 @@ HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
 TASK = "List the files."
 CALL = '<tool_call>\n{"name": "exec", "arguments": {"command": "ls"}}\n</tool_call>'
 CALLED = '[["exec", {"command": "ls"}]]'
-# The last line of README's first screen on a terminal of 50 lines.
+# Lines of README's first screen.
 SCREEN = 50
 
 pytestmark = [pytest.mark.skipif(not llama.available(), reason="needs the extra `real`"), pytest.mark.once]
