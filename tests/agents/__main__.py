@@ -1,11 +1,11 @@
 """`python -m tests.agents`: real coding agents against bad model servers, without and with the proxy.
 
 Every cell is a run of the agent as a user runs it: headless, in an empty git repository, in a separate network
-namespace. The model calls the agent's shell to write proof.txt, and replies that it is done after the result. The agent
-is configured by `vllm-tool-proxy setup` or started by `launch`. The rows are model servers (`rows`): a real llama.cpp
-server with scripted tokens, used directly at its endpoint for the agent's dialect, and through the proxy at its chat
-endpoint; and a scripted server for each fault seen in the field. A cell has one of these words, and the number of
-requests that reached the model server:
+namespace. The model calls the agent's shell to write proof.txt, and after the result, replies that it is done. The
+agent is configured by `vllm-tool-proxy setup` or started by `launch`. The rows are model servers (`rows`). One is a
+real llama.cpp server with scripted tokens, used directly at its endpoint for the agent's dialect, and through the proxy
+at its chat endpoint. The others are scripted servers, one for each fault seen in the field. A cell has one of these
+words, and the number of requests that reached the model server:
 
     ok            the file has the right content, and the final reply arrived
     TEXT          no file: the call was shown to the user as prose
@@ -14,8 +14,8 @@ requests that reached the model server:
     lost-call     only one of two calls was executed
     ran,no-final  the file was written, but the final reply did not arrive
     wrong-file    the file has other content
-    upstream      as `ok`, but the model server received an invalid request or no result of the call, or a real server
-                  did not send its model's text
+    upstream      as `ok`, but a request was invalid, the model server never received the call's result, or a real
+                  server did not send its model's text
     prefix        as `ok`, but a request did not begin with the previous one, so the prompt cache is lost (C8)
     thought       as `ok`, but reasoning did not arrive as reasoning, or was not sent back
     shape         an answer of the proxy broke a rule of the dialect, whether or not the agent accepted it

@@ -64,7 +64,7 @@ class Agent:
         text = json.dumps(self.takes).replace("{command}", f"printf {WROTE} > $PWD/{name}")
         return Call(self.tool, json.loads(text))
 
-    def direct_configuration(self, url: str, home: str) -> Configuration:
+    def told(self, url: str, home: str) -> Configuration:
         """Return the configuration for a server without the proxy. No request is sent to it."""
         return self.setup.configure(Values(url, MODEL, CONTEXT, home=home))
 

@@ -91,7 +91,7 @@ def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str])
     agent.settle(Path(home))
     if server.through and row.script:
         return [*vllm_tool_proxy("launch", agent, server.url), "--"]
-    told = agent.direct_configuration(server.url, home)
+    told = agent.told(server.url, home)
     if server.through:
         command = [*vllm_tool_proxy("setup", agent, server.url), "--write"]
         subprocess.run(command, env=environment, stdout=sys.stderr, check=True, timeout=LIMIT)

@@ -116,11 +116,11 @@ def _judge_error(wanted: Wanted, answer: bench.Answer) -> Outcome:
 
 def _judge_answer(wanted: Wanted, answer: bench.Answer) -> Outcome:
     body = answer.data
-    came = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
+    complete = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
     try:
-        told = answer.dialect.stream(came) if wanted.stream else answer.dialect.whole(came)
+        told = answer.dialect.stream(complete) if wanted.stream else answer.dialect.whole(complete)
     except (AssertionError, ValueError, KeyError, TypeError, IndexError) as error:
-        cut = not answer.ended and not (wanted.stream and _FINISHED.search(came))
+        cut = not answer.ended and not (wanted.stream and _FINISHED.search(complete))
         return Outcome(Kind.BROKEN if cut else Kind.FALSE, "", 200, f"{error!r} in {body[-200:]!r}")
     served, whole = _served(told.text, wanted.chunks)
     if told.failed:

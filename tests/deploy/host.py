@@ -22,7 +22,7 @@ SOURCES = ("proxy", "systemd", "setup.cfg", "pyproject.toml", "README.md", "LICE
 
 
 class Host:
-    """A context manager: sshd with its own keys in `folder`."""
+    """Context manager: sshd with its own keys in `folder`."""
 
     def __init__(self, folder: Path, upstream: str) -> None:
         self.folder = folder

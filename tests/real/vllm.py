@@ -1,7 +1,7 @@
 """A real vLLM server on the CPU whose tokens are scripted (see `vllm_script`), as a child process.
 
-vLLM has an environment of its own (`vllm_install`): the folder that the variable `TOOL_PROXY_VLLM` names, or
-`.venv/vllm`. A start takes a minute, a request some tenths of a second.
+vLLM has a separate environment (`vllm_install`): the folder in the variable `TOOL_PROXY_VLLM`, or `.venv/vllm`.
+A start takes a minute, a request some tenths of a second.
 """
 
 from __future__ import annotations

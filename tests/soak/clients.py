@@ -192,7 +192,7 @@ def _outcome(plan: Plan, answer: Answer) -> str:
     if told.error:
         assert told.failed, "both an error and a finish"
         assert plan.said.text.startswith(told.text.strip()), f"the text is {told.text!r}"
-        assert not told.whole_calls or plan.fault not in HALF_CALLS, f"half a call looks whole: {told.calls}"
+        assert not told.whole_calls or plan.fault not in HALF_CALLS, f"a partial call looks complete: {told.calls}"
         return EVENT
     text = plan.said.words
     assert told.text.strip() == text.strip(), f"the text is {told.text[:300]!r}, not {text[:300]!r}"

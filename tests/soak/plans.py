@@ -96,7 +96,7 @@ BROKEN = frozenset((EVENT, status(502)))
 class Fault:
     """One kind: its scripts for streamed and whole requests, their outcomes, and its weight.
 
-    `whole` None: a stream is always asked for; `streamed` None: never.
+    If `whole` is None, a stream is always requested; if `streamed` is None, never.
     """
 
     streamed: Script | None

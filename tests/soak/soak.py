@@ -34,7 +34,7 @@ WARM = 200.0
 # In runs of fewer minutes, growth is printed but not judged.
 LONG_ENOUGH = 6.0
 # The proxy disconnects from the model server within 100 ms after a client leaves. 200 clients on two cores take longer.
-LET_GO = 5.0
+RELEASE_TIME = 5.0
 # Seconds until everything has ended after the last client: longer than the timeout for a silent model server.
 IDLE = 20.0
 # Descriptors that a worker may have in addition to those before its first request.
@@ -65,7 +65,7 @@ class Counts:
     clients: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     unexpected: list[str] = field(default_factory=list)
-    let_go: list[float] = field(default_factory=list)
+    releases: list[float] = field(default_factory=list)
     reloads: Counter[str] = field(default_factory=Counter)
     kept: int = 0
     stale: int = 0
@@ -236,11 +236,11 @@ class Soak:
         for id_ in self._answered | self._left.keys():
             if lines[id_] > 1 or (id_ in self._answered and not lines[id_]):
                 self._unexpected(id_, f"{lines[id_]} lines in the log")
-        asked, closed = self._upstream.came, self._upstream.closed
+        asked, closed = self._upstream.arrived, self._upstream.closed
         at_it = {each: at for each, at in self._left.items() if asked.get(each, at) < at < closed.get(each, at)}
-        self._counts.let_go = sorted(closed[each] - at for each, at in at_it.items())
-        if self._counts.let_go and self._counts.let_go[-1] > LET_GO * self._patience:
-            self._unexpected("let go", f"after {self._counts.let_go[-1]:.1f} s")
+        self._counts.releases = sorted(closed[each] - at for each, at in at_it.items())
+        if self._counts.releases and self._counts.releases[-1] > RELEASE_TIME * self._patience:
+            self._unexpected("released late", f"after {self._counts.releases[-1]:.1f} s")
 
     def _verdict(self) -> int:
         """Print the results. Return 0 if all checks passed."""
@@ -255,14 +255,14 @@ class Soak:
         print(table("outcomes:", counts.outcomes))
         print(table("reloads:", counts.reloads), f"and {len(self._upstream.down)} times without a listener")
         print(f"on a kept connection: {counts.kept:,}, of them stale and retried: {counts.stale}")
-        if counts.let_go:
-            middle, most = statistics.median(counts.let_go), counts.let_go[-1]
-            left = f"{len(counts.let_go)} that left in the middle of an answer"
+        if counts.releases:
+            middle, most = statistics.median(counts.releases), counts.releases[-1]
+            left = f"{len(counts.releases)} that left in the middle of an answer"
             print(f"let go, of {left}: median {middle * 1000:.1f} ms, at most {most * 1000:.0f} ms")
         for name, first, last, flat in grown:
             said = "flat" if flat else "NOT FLAT"
             print(f"{name}, all workers: {first:.0f} -> {last:.0f} ({said if judged else 'too short to tell'})")
-        print(f"memory over the time: {curve(self._samples)}; judged from {WARM:g} s on")
+        print(f"memory over time: {curve(self._samples)}; judged from {WARM:g} s on")
         print(f"unexpected: {len(counts.unexpected)}")
         for each in counts.unexpected[:SHOWN]:
             print(f"  {each}")

@@ -1,8 +1,8 @@
 """Chat templates of real models, rendered as a model server does: preprocessing, then transformers' sandbox.
 
-`render` parses only the arguments of calls. `ChatTemplate.render` works like vLLM: it parses the arguments of calls (text
-that is not JSON is a 400), drops an empty `tool_calls`, replaces null content by "", and passes content as text or as
-parts, whichever the template reads.
+`render` parses only the arguments of calls. `ChatTemplate.render` works like vLLM: it parses the arguments of calls
+(text that is not JSON is a 400), drops an empty `tool_calls`, replaces null content by "", and passes content as text
+or as parts, whichever the template reads.
 """
 
 from __future__ import annotations

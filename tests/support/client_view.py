@@ -90,8 +90,9 @@ class Got:
 
     @property
     def meant(self) -> Got:
-        """Return the result for comparison: blanks in arguments and the order of repairs do not count. Of a failed
-        reply, only the failure counts.
+        """Return the result for comparison, without the blanks in arguments and the order of repairs.
+
+        Of a failed reply, only the failure is compared.
         """
         if self.error:
             return Got("", "", (), (), (), None, self.error, (), 0)
@@ -172,8 +173,7 @@ def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
 
 
 def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 2, **task: Any) -> Got:
-    """Return the client's result of a call with these arguments, the same in one piece, in any pieces, and in a whole
-    answer.
+    """Return the client's result of a call with these arguments, the same in any pieces and in a whole answer.
 
     A call that ends a stream in an error is text in a whole answer (C4).
     """

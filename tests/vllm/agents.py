@@ -1,4 +1,4 @@
-"""`python -m tests.vllm --agents`: real coding agents and a real vLLM without any flag, without and with the proxy.
+"""`python -m tests.vllm --agents`: real coding agents and a real vLLM without flags, without and with the proxy.
 
 One vLLM without a parser runs in one network namespace with all agents, one run after the other. Each row is a notation
 in which its model writes the call of the agent's shell (`tests.agents.vllm_rows`). The cells are those of `python -m
@@ -35,7 +35,7 @@ def table(
         for agent in agents:
             installed(agent)
     except NotInstalledError as error:
-        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        print(f"The table is incomplete: {error}", file=sys.stderr)
         return 1
     return _alone(agents, rows, sides, keep, page)
 
@@ -68,12 +68,12 @@ def main(agents: str, rows: str, sides: str, keep: str, page: str) -> int:
     )
     try:
         with server:
-            print(f"started without any flag in {time.monotonic() - began:.0f} s", flush=True)
+            print(f"started without flags in {time.monotonic() - began:.0f} s", flush=True)
             for name in agents.split(","):
                 folder = Path(keep) if keep else None
                 wrong += matrix(AGENTS[name], chosen, sides.split(","), folder, results, shared=server.url)
     except (NotInstalledError, NoRunError, processes.NotStartedError) as error:
-        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        print(f"The table is incomplete: {error}", file=sys.stderr)
         return 1
     finally:
         results.write(vllm_rows.ROWS)

@@ -198,8 +198,8 @@ ROWS: tuple[Row, ...] = (
     Row("required, streamed", "hermes", "call/1", "call/1", "alone", more={**_REQUIRED, **_STREAM}),
     Row("required, whole", "hermes", "call/1", "call/1", "alone", more=_REQUIRED),
     Row("client disconnects", "hermes", "aborted", "aborted", do=gone),
-    # The parser of another family swallows the call; this one leaves it in the text of a whole answer.
-    # For streams without usage, the proxy knows that after the second reply.
+    # This parser is of another family. It swallows the call in a stream, and leaves it in the text of a whole answer.
+    # If the client's streams have no usage, the proxy knows that from the second reply on.
     Row("swallowed, streamed", "hermes", "SILENT/1 SILENT/1", "call/3 call/1", "coder", more=_STREAM, times=2),
     Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
     Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
