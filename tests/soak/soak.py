@@ -257,8 +257,8 @@ class Soak:
         print(f"on a kept connection: {counts.kept:,}, of them stale and retried: {counts.stale}")
         if counts.releases:
             middle, most = statistics.median(counts.releases), counts.releases[-1]
-            left = f"{len(counts.releases)} that left in the middle of an answer"
-            print(f"let go, of {left}: median {middle * 1000:.1f} ms, at most {most * 1000:.0f} ms")
+            left = f"{len(counts.releases)} clients that left in the middle of an answer"
+            print(f"released after {left}: median {middle * 1000:.1f} ms, at most {most * 1000:.0f} ms")
         for name, first, last, flat in grown:
             said = "flat" if flat else "NOT FLAT"
             print(f"{name}, all workers: {first:.0f} -> {last:.0f} ({said if judged else 'too short to tell'})")
