@@ -104,13 +104,13 @@ deploy() {
 probe() {
   local told
   told=$(on_host bash "$upload/release.sh" probe ${their_python:+"$their_python"}) ||
-    fail "$host has no Python 3.11, 3.12 or 3.13 that the service could start (one in a home folder it cannot see)"
+    fail "$host has no Python 3.11, 3.12 or 3.13 that the service can see (it cannot see home folders)"
   read -r path abi machine glibc <<<"$told"
   case $machine in
     x86_64 | aarch64) ;;
-    *) fail "$host is a $machine; there are packages for x86_64 and aarch64" ;;
+    *) fail "$host is $machine; only x86_64 and aarch64 are supported" ;;
   esac
-  [[ $glibc =~ ^2\.[0-9]+$ ]] || fail "$host has no glibc but $glibc; there are no packages for it"
+  [[ $glibc =~ ^2\.[0-9]+$ ]] || fail "$host has no supported glibc (found: $glibc)"
 }
 
 # Put everything that the host needs into $work/wheels, as wheels.

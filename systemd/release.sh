@@ -16,7 +16,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=/opt/$unit units=/etc/systemd/system environment=/etc/default/$unit
 port="" wait=60 units_too="" restart="" address="" words=()
 keep=5
-# The longest time that a reload may wait for the streams of old workers before the next reload is accepted.
+# Maximum time that a reload waits for the streams of old workers before the next reload is accepted.
 drain=75
 
 say() { printf 'deploy: %s\n' "$*" >&2; }
@@ -70,12 +70,12 @@ print(sys.executable, "%d.%d" % sys.version_info[:2], platform.machine(), platfo
 
 install() {
   local name=$1 python=$2 new=$root/releases/$1 made=$root/releases/.$1
-  [ ! -e "$new" ] || fail "there is a release $name already"
+  [ ! -e "$new" ] || fail "release $name already exists"
   rm -rf "$root"/releases/.[!.]*
-  make_venv "$made" "$python" || { rm -rf "$made"; fail "the release could not be made; nothing was changed"; }
+  make_venv "$made" "$python" || { rm -rf "$made"; fail "the release could not be created; nothing was changed"; }
   new_units
-  check "$made" || { rm -rf "$made"; fail "the check refuses the release; nothing was changed"; }
-  # Scripts begin with the path of their Python.
+  check "$made" || { rm -rf "$made"; fail "the release failed its check; nothing was changed"; }
+  # Scripts contain the path of their Python.
   grep -rlIF "$made" "$made/venv/bin" "$made/venv/pyvenv.cfg" | xargs -r sed -i "s|$made|$new|g"
   mv -T "$made" "$new"
   install_units
@@ -86,11 +86,11 @@ install() {
 rollback() {
   local to=${1:-} now
   now=$(in_force)
-  [ -n "$now" ] || fail "there is no release to go back from"
+  [ -n "$now" ] || fail "no release is installed"
   [ -n "$to" ] || to=$(releases | grep -B1 -xF "$now" | head -1)
   [ "$to" != "$now" ] || fail "there is no release before $now"
-  [ -d "$root/releases/$to/venv" ] || fail "there is no release $to; there are: $(releases | tr '\n' ' ')"
-  check "$root/releases/$to" || fail "the check refuses $to; nothing was changed"
+  [ -d "$root/releases/$to/venv" ] || fail "release $to does not exist; installed: $(releases | tr '\n' ' ')"
+  check "$root/releases/$to" || fail "$to failed its check; nothing was changed"
   bring "$to"
 }
 
@@ -121,7 +121,7 @@ new_units() {
   [ -z "$units_too" ] || return 0
   for file in "$unit".{service,socket}; do
     cmp -s "$here/$file" "$units/$file" ||
-      say "note: $units/$file is not that of this release; --unit would install it and restart"
+      say "note: $units/$file differs from this release's; --unit would install it and restart"
   done
 }
 
@@ -172,27 +172,27 @@ bring() {
   fi
   if [ -z "$old" ]; then
     systemctl stop "$unit.service" || true
-    fail "$name does not serve, and there is nothing to go back to; see journalctl -u $unit"
+    fail "$name does not answer, and there is no earlier release; see journalctl -u $unit"
   fi
-  say "$name does not serve: back to $old"
+  say "$name does not answer: switching back to $old"
   restart=""
-  take "$old" "$name" $((wait + drain)) || fail "$old does not serve either; see journalctl -u $unit"
+  take "$old" "$name" $((wait + drain)) || fail "$old does not answer either; see journalctl -u $unit"
   rm -rf "$root"/releases/*.failed
   mv -T "$root/releases/$name" "$root/releases/$name.failed"
-  fail "$old is in force again; what failed is in $root/releases/$name.failed; see journalctl -u $unit"
+  fail "$old is in force again; the failed release is in $root/releases/$name.failed; see journalctl -u $unit"
 }
 
 take() {
   local name=$1 old=$2 patience=$3 since
-  # A rename is atomic: there is always a release.
+  # A rename is atomic, so there is always a release in force.
   ln -sfn "releases/$name" "$root/.current" && mv -T "$root/.current" "$root/current" || return
   since=$(date +%s)
   activate "$name" "$old" || return
   answers "$name" "$since" "$patience"
 }
 
-# A reload starts workers with the new code and libraries, and refuses no request. The master keeps its Python and
-# gunicorn: a new version of either needs a restart.
+# A reload starts workers with the new code and libraries without refusing requests. The master keeps its Python and
+# gunicorn, so a new version of either needs a restart.
 activate() {
   local name=$1 old=$2
   if ! systemctl is-active --quiet "$unit.service"; then
@@ -219,7 +219,7 @@ answers() {
   local name=$1 since=$2 deadline=$(($(date +%s) + $3)) told="" uptime count=0
   while [ "$count" -lt 5 ]; do
     if [ "$(date +%s)" -ge "$deadline" ]; then
-      say "no answer of $name at $address within $3 s; the last was: ${told:0:300}"
+      say "no answer from $name at $address within $3 s; the last one was: ${told:0:300}"
       return 1
     fi
     told=$(curl -gsS --fail-with-body --max-time 5 "http://$address/health" 2>&1) || { count=0; sleep 0.5; continue; }
@@ -233,7 +233,7 @@ answers() {
   done
 }
 
-# The last ones stay, and the one in force.
+# Keep the last ones and the one in force.
 prune() {
   local name now
   now=$(in_force)

@@ -1,6 +1,6 @@
-"""The pictures of the live page in `docs/images/`: `python -m tests.screenshots`.
+"""`python -m tests.screenshots`: take the screenshots of the live page in `docs/images/`.
 
-They show the real page in front of a scripted model server.
+They show the real page of a proxy with a scripted model server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = ROOT / "docs" / "images"
 
 
 def main() -> int:
-    """Make them all anew."""
+    """Take all screenshots."""
     FOLDER.mkdir(exist_ok=True)
     expect.set_options(timeout=PATIENCE)
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def _draw(chromium: Browser, url: str) -> None:
 
 
 def _await(page: Page) -> None:
-    """Wait until all of it is there."""
+    """Wait until the page is complete."""
     expect(page.locator("#request-rows tr")).to_have_count(len(USUAL))
     expect(page.locator("#live-rows tr")).to_have_count(1)
 

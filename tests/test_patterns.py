@@ -1,9 +1,9 @@
-"""Patterns mean the same in every Python that is supported.
+"""Patterns have the same meaning in all supported Pythons.
 
-Before CPython 3.11.5 (Debian 12 has 3.11.2) a possessive repetition of a group, `(?:…)*+`, does not go back to where a
-round began if that round fails in its middle (https://github.com/python/cpython/issues/106052): it matches too much,
-too little, or for ever. An atomic group around a plain repetition, `(?>(?:…)*)`, says the same and is right in all of
-them. It keeps every round until its end, a hundred bytes each: what may be long is written in another way.
+Before CPython 3.11.5 (Debian 12 has 3.11.2), a possessive repetition of a group, `(?:…)*+`, does not backtrack to the
+start of a round that fails in its middle (https://github.com/python/cpython/issues/106052): it matches too much, too
+little, or forever. The equivalent atomic group around a plain repetition, `(?>(?:…)*)`, is correct in all versions. It
+needs a hundred bytes per round, so it must not be used for long repetitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 from tests.real.processes import ROOT
 
 _parser = importlib.import_module("re._parser")
-# Every pattern that is compiled while the modules are read and texts of all kinds are scanned.
+# Prints all patterns that are compiled while modules are imported and texts of all kinds are scanned.
 _COMPILED = """
 import importlib, json, pkgutil, re._compiler
 patterns = set()
@@ -49,13 +49,13 @@ _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 
 @pytest.fixture(scope="module")
 def compiled() -> list[tuple[str, int, bool]]:
-    """Pattern, flags, and whether it is one of bytes."""
+    """Tuples of pattern, flags, and whether the pattern is bytes."""
     child = subprocess.run([sys.executable, "-c", _COMPILED], cwd=ROOT, capture_output=True, text=True, check=True)
     return [(pattern, flags, of_bytes) for pattern, flags, of_bytes in json.loads(child.stdout)]
 
 
 @pytest.mark.slow
-def test_no_group_is_repeated_possessively_that_fails_in_its_middle(compiled: list[tuple[str, int, bool]]) -> None:
+def test_possessive_groups_cannot_fail_in_the_middle_of_a_round(compiled: list[tuple[str, int, bool]]) -> None:
     assert len(compiled) > 300
     wrong = [pattern for pattern, flags, of_bytes in compiled if _loses_its_place(pattern, flags, of_bytes=of_bytes)]
     assert wrong == []
@@ -91,8 +91,9 @@ def _is_one(body: Any) -> bool:
 
 
 def _fails_late(body: list[tuple[Any, Any]]) -> bool:
-    """Whether a round may fail behind an operation that moves the place. Single characters do not, nor does what is
-    repeated possessively at the very beginning.
+    """Return whether a round may fail after an operation that has moved the position.
+
+    A single character cannot fail so, nor can a possessive repetition at the start of the round.
     """
     if len(body) == 1 and str(body[0][0]) == "BRANCH":
         return any(_fails_late([*choice]) for choice in body[0][1][1])

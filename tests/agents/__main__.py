@@ -1,32 +1,32 @@
 """`python -m tests.agents`: real coding agents against bad model servers, without and with the proxy.
 
-Every cell is a run of the agent as its user runs it: headless, in an empty git repository, alone in a network of its
-own. The model calls the agent's shell to write proof.txt, and after the result it says that it is done. The agent is
-configured by `vllm-tool-proxy setup` or started by `launch`. The rows are model servers (`rows`): a real llama.cpp
-server with scripted tokens, which is asked directly at its endpoint for the agent's dialect, and through the proxy at
-its chat endpoint; and a scripted server for each fault seen in the field. A cell has one of these words, and the number
-of requests that reached the model server:
+Every cell is a run of the agent as a user runs it: headless, in an empty git repository, in a separate network
+namespace. The model calls the agent's shell to write proof.txt, and after the result, replies that it is done. The
+agent is configured by `vllm-tool-proxy setup` or started by `launch`. The rows are model servers (`rows`). One is a
+real llama.cpp server with scripted tokens, used directly at its endpoint for the agent's dialect, and through the proxy
+at its chat endpoint. The others are scripted servers, one for each fault seen in the field. A cell has one of these
+words, and the number of requests that reached the model server:
 
-    ok            the file is there with the right content, and the last words arrived
+    ok            the file has the right content, and the final reply arrived
     TEXT          no file: the call was shown to the user as prose
-    SILENT        no file, no error, nothing said
-    toolerr       a turn was lost: the call failed, and the model went on with the error
+    SILENT        no file, no error, no text
+    toolerr       a turn was lost: the call failed, and the model continued with the error
     lost-call     only one of two calls was executed
-    ran,no-final  the file is there, but the last words did not arrive
+    ran,no-final  the file was written, but the final reply did not arrive
     wrong-file    the file has other content
-    upstream      all went well, but the model server got an invalid request, or never the call's result, or a real
-                  server never sent what its model writes
-    prefix        all went well, but a request did not begin with the one before it: the prompt cache is lost (C8)
-    thought       all went well, but reasoning did not arrive as reasoning, or was not sent back
-    shape         an answer of the proxy broke a rule of the dialect, whatever the agent did with it
-    CRASH         the agent ended with an error; `CRASH,ran`: after it had made the file
-    HANG          the agent did not end within its time
+    upstream      as `ok`, but a request was invalid, the model server never received the call's result, or a real
+                  server did not send its model's text
+    prefix        as `ok`, but a request did not begin with the previous one, so the prompt cache is lost (C8)
+    thought       as `ok`, but reasoning did not arrive as reasoning, or was not sent back
+    shape         an answer of the proxy broke a rule of the dialect, whether or not the agent accepted it
+    CRASH         the agent exited with an error; `CRASH,ran`: after it had written the file
+    HANG          the agent did not exit in time
     -             the agent's dialect cannot express the fault
 
-AGENTS=claude,pi and ROWS=ok,empty in the environment choose as --agent and --row do. --table FILE updates the table
-between the two marks of a page: these runs replace their cells; the others stay if their agent has the same version.
+The variables AGENTS=claude,pi and ROWS=ok,empty are equivalent to --agent and --row. --table FILE updates the table
+between the two marks of a page. It replaces the cells of these runs, and keeps others of the same agent version.
 
-Exit status 0 means that every cell with the proxy is what `rows` expects of it.
+Exit status 0 means that every cell with the proxy is as `rows` expects.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def arguments() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--agent", choices=AGENTS, action="append", help="only this one; may be said again")
-    parser.add_argument("--row", choices=BY_NAME, action="append", help="only this one; may be said again")
-    parser.add_argument("--side", choices=SIDES, action="append", help="only this side; may be said again")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="the page for the table, when all is done")
-    parser.add_argument("--keep", type=Path, help="a folder for what passed in each run, the logs and the project")
+    parser.add_argument("--agent", choices=AGENTS, action="append", help="only this agent; repeatable")
+    parser.add_argument("--row", choices=BY_NAME, action="append", help="only this row; repeatable")
+    parser.add_argument("--side", choices=SIDES, action="append", help="only this side; repeatable")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write the table into this page at the end")
+    parser.add_argument("--keep", type=Path, help="a folder for each run's traffic, logs and project")
     given = parser.parse_args()
     given.agent = given.agent or chosen(parser, "AGENTS", AGENTS)
     given.row = given.row or chosen(parser, "ROWS", BY_NAME)
@@ -72,11 +72,11 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(parser: argparse.ArgumentParser, variable: str, known: Mapping[str, object]) -> list[str]:
-    """Return the names that a variable lists; an error of the command line if one is not known."""
+    """Return the names in a variable. An unknown name is a command-line error."""
     names = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
     unknown = [name for name in names if name not in known]
     if unknown:
-        parser.error(f"{variable}: there is no {', '.join(unknown)}; choose from {', '.join(known)}")
+        parser.error(f"{variable}: unknown: {', '.join(unknown)}; choose from {', '.join(known)}")
     return names
 
 
@@ -106,9 +106,9 @@ def main() -> int:
 def matrix(
     agent: Agent, rows: Sequence[Row], sides: Sequence[str], keep: Path | None, results: Results, *, shared: str = ""
 ) -> Iterator[str]:
-    """Do all runs of an agent and print a line for each row; give what is wrong with the cells.
+    """Do all runs of an agent and print a line for each row. Yield the faults of the cells.
 
-    If all runs have the model server at the URL `shared`, they are done one after the other.
+    If all runs use the model server at the URL `shared`, they are done one after the other.
     """
     package = installed(agent) if shared else prepared(agent, rows)
     print(f"\n{agent.setup.title} {agent.version}\n{line(('', *SIDES))}", flush=True)
@@ -138,20 +138,20 @@ def matrix(
 
 
 def prepared(agent: Agent, rows: Sequence[Row]) -> Path:
-    """Return the folder where the agent is installed, once all is there that runs share.
+    """Install the agent and build what its runs share. Return the agent's folder.
 
     Raises `NotInstalledError`.
     """
     if any(row.script for row in rows):
         if not llama.available():
-            raise NotInstalledError("the extra `real` is not installed, which brings the llama.cpp server")
-        # Here, because processes in namespaces of their own have the same number: two would build one file.
+            raise NotInstalledError("the extra `real`, which has the llama.cpp server, is not installed")
+        # Built here, because runs in different PID namespaces can have equal process ids and would write one file.
         llama.model(llama.load_scripts(), inside.CACHE)
     return installed(agent)
 
 
 def shown(run: Future[Run] | str) -> str:
-    """Return a cell, once its run is done."""
+    """Wait for a run and return its cell."""
     return run if isinstance(run, str) else cell(run.result())
 
 
@@ -160,13 +160,13 @@ def line(cells: Sequence[str]) -> str:
 
 
 def unexpected(agent: Agent, row: Row, run: Run, side: str = "with") -> str:
-    """Say what a run ended in, and what the agent printed; nothing if that was expected."""
+    """Return the result of an unexpected run with the agent's output, or "" for an expected one."""
     said = side == "without" or row.told in run.output + run.errors
     if fnmatchcase(cell(run), row.expects(agent, side)) and said:
         return ""
-    told = [f"{row.name}: {cell(run)}, but {row.expects(agent, side)} is expected (exit status {run.status})"]
+    told = [f"{row.name}: {cell(run)}, but expected {row.expects(agent, side)} (exit status {run.status})"]
     if not said:
-        told.append(f"  it does not say: {row.told}")
+        told.append(f"  the output lacks: {row.told}")
     for name, text in (
         ("shape", run.shape),
         ("thought", run.thought),
@@ -175,7 +175,7 @@ def unexpected(agent: Agent, row: Row, run: Run, side: str = "with") -> str:
         ("stderr", run.errors),
     ):
         told += [f"  {name}: {part}" for part in text.splitlines()[-6:]]
-    told.append(f"  look at it with: --row '{row.name}' --side {side} --keep FOLDER")
+    told.append(f"  inspect it with: --row '{row.name}' --side {side} --keep FOLDER")
     return "\n".join(told)
 
 

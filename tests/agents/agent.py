@@ -17,22 +17,21 @@ SECOND = "proof2.txt"
 WROTE = "made-by-tool"
 FINAL = "All done: proof.txt is there."
 THOUGHT = "The shell can make it."
-MODEL = "test-model"  # the only one that the scripted server has
-CONTEXT = 131072  # of which it has so many tokens
+MODEL = "test-model"  # the scripted server's only model
+CONTEXT = 131072  # its context length in tokens
 
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the rest is what a run needs in
-    addition.
+    """One agent. `setup` is the configuration that `vllm-tool-proxy setup` writes; the other fields are for runs.
 
-    `folders` have its programs, below npm's folder; `also` is installed first. `arguments` make it do its task
-    unattended, `environment` keeps it from calling home, and `files` are a user's own configuration in its home folder.
+    `folders`, below npm's folder, have its programs; `also` is installed first. `arguments` make it run unattended,
+    `environment` disables telemetry, and `files` are a user's own configuration in the home folder.
     Placeholders in them are `{home}`, `{project}`, `{prompt}`, `{patience}` (the timeout of the agent's task) and
     `{cpu}` (x64 or arm64). `scripts` is the prefix of the names of its scripts, if it is not the agent's name.
 
-    `dialect` is the API that it speaks without the proxy. `tool` is its shell, and `takes` the shell's arguments, with
-    the command line at `{command}`. It sends `extra` more requests, for example to name its session.
+    `dialect` is the API that it uses without the proxy. `tool` is its shell, and `takes` the shell's arguments, with
+    the command line at `{command}`. It sends `extra` additional requests, for example to name its session.
     """
 
     setup: Setup
@@ -66,7 +65,7 @@ class Agent:
         return Call(self.tool, json.loads(text))
 
     def told(self, url: str, home: str) -> Configuration:
-        """Return the configuration for a server that is not a proxy and is not asked."""
+        """Return the configuration for a server without the proxy. No request is sent to it."""
         return self.setup.configure(Values(url, MODEL, CONTEXT, home=home))
 
     def words(self, more: tuple[str, ...] = (), **values: str) -> list[str]:
@@ -83,7 +82,7 @@ class Agent:
         return {name: fill(value, values) for name, value in self.environment.items()}
 
     def settle(self, home: Path) -> None:
-        """Write its user's own files into the empty home folder."""
+        """Write the user's own files into the empty home folder."""
         for name, text in self.files.items():
             path = home / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +109,7 @@ Body = Callable[[Agent], bytes]
 
 
 def cpu() -> str:
-    """Return the word for this machine's processor in the names of npm packages."""
+    """Return this machine's processor as in the names of npm packages."""
     return "arm64" if platform.machine() in ("aarch64", "arm64") else "x64"
 
 

@@ -1,7 +1,7 @@
 """Streams of bad chat servers when the model means one call: each function returns the bytes of a body.
 
-The names are those of the rows in `rows`. The call's arguments are sent in three pieces, unless the fault is that they
-are sent whole.
+The names are those of the rows in `rows`. The call's arguments are sent in three pieces, unless sending them whole is
+the fault.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.helpers import calls, chunk, delta, ends, piece, says
 
 USAGE = chunk(usage={"prompt_tokens": 21, "completion_tokens": 12, "total_tokens": 33})
 FULL = chunk(usage={"prompt_tokens": 131000, "completion_tokens": 72, "total_tokens": 131072})
-# vLLM's words.
+# vLLM's message.
 OVERFLOW = (
     "This model's maximum context length is 131072 tokens. However, your request has 140000 input tokens. Please "
     "reduce the length of the input messages."
@@ -31,7 +31,7 @@ def text(said: str, finish: str | None = "stop") -> bytes:
 
 
 def whole(said: str, call: Call | None) -> bytes:
-    """An answer that is not streamed, of text or of a call."""
+    """Return a whole answer with this text, or with a call."""
     message: Delta = {"role": "assistant", "content": None if call else said}
     if call:
         message["tool_calls"] = [entry(call.name, call.arguments, "call_a")]
@@ -41,7 +41,7 @@ def whole(said: str, call: Call | None) -> bytes:
 
 
 def structured(deltas: Iterable[Delta], **said: Any) -> bytes:
-    """A reply of a sentence and call deltas, one to a chunk; `said` is in every such chunk too."""
+    """Return a stream of a sentence and call deltas, one per chunk. Each of these chunks also has `said`."""
     return _stream(deltas, [ends("tool_calls"), USAGE], **said)
 
 
@@ -50,7 +50,7 @@ def _stream(deltas: Iterable[Delta], tail: list[Any], done: bool = True, **said:
 
 
 def deltas(call: Call, index: int | None = 0, id_: Any = "call_a", later: Iterable[Delta] = ({}, {})) -> list[Delta]:
-    """Return the deltas of a call as vLLM sends them; `later` is added to those after the first."""
+    """Return the deltas of a call as vLLM sends them; `later` is added to the second and third."""
     first, second, third = in_pieces(call.arguments, 3)
     one, two = later
     return [piece(index, first, call.name, id_), {**piece(index, second), **one}, {**piece(index, third), **two}]
@@ -62,14 +62,14 @@ def two_no_index(agent: Agent) -> bytes:
 
 
 def reason_call(agent: Agent) -> bytes:
-    """The whole reply is reasoning that never ends."""
+    """The whole reply is unclosed reasoning."""
     said = f"{LEAD}\n<tool_call>\n{agent.call().json}\n</tool_call>"
     thoughts = (chunk(delta(reasoning_content=part)) for part in in_pieces(said))
     return wire([ROLE, *thoughts, ends("stop"), USAGE])
 
 
 def empty_args_first(agent: Agent) -> bytes:
-    """An empty object, and then the arguments."""
+    """An empty object precedes the arguments."""
     call = agent.call()
     return structured([piece(0, "{}", call.name, "call_a"), piece(0, call.arguments)])
 
@@ -104,19 +104,19 @@ def _argued(agent: Agent, arguments: str) -> bytes:
 
 
 def no_args_key(agent: Agent) -> bytes:
-    """vLLM's own: the first chunk of a call has the name alone."""
+    """As in vLLM, the first chunk of a call has only the name."""
     parts = (piece(0, part) for part in in_pieces(agent.call().arguments, 3))
     return structured([piece(0, ..., agent.tool, "call_a"), *parts])
 
 
 def namespaced(agent: Agent) -> bytes:
-    """Two calls: the second is of a function in a namespace of Codex, under its upstream name."""
+    """The second of two calls is of a function in a Codex namespace, by its upstream name."""
     other = Call("multi_agent_v1__close_agent", {"target": "none"})
     return structured([*deltas(agent.call()), *deltas(other, 1, "call_b")])
 
 
 def apply_patch(agent: Agent) -> bytes:
-    """The file is made by a patch, not by the shell."""
+    """The file is written by a patch, not by the shell."""
     patch = f"*** Begin Patch\n*** Add File: {PROOF}\n+{WROTE}\n*** End Patch"
     return structured(deltas(Call("apply_patch", {"input": patch})))
 
@@ -149,12 +149,12 @@ REPLIES: Mapping[str, Body] = {
     "finish_missing": lambda agent: _stream(deltas(agent.call()), [USAGE]),
     "no_done": lambda agent: _stream(deltas(agent.call()), [ends("tool_calls"), USAGE], done=False),
     "no_usage": lambda agent: _stream(deltas(agent.call()), [ends("tool_calls")]),
-    # The server dies within the arguments.
+    # The server dies in the middle of the arguments.
     "cut_mid": lambda agent: _stream(deltas(agent.call())[:2], [], done=False),
     "namespaced": namespaced,
     "apply_patch": apply_patch,
-    # Nothing: the server refuses.
+    # Empty, because the server refuses.
     "context_overflow": lambda agent: b"",
-    # The answer ends where the context does.
+    # The answer ends at the context limit.
     "context_full": lambda agent: wire([ROLE, says(LEAD), ends("length"), FULL]),
 }

@@ -1,6 +1,4 @@
-"""What a strict chat server refuses in a request, whether a call's result went up, and whether the prefix cache
-survives.
-"""
+"""Checks of the requests of a run: validity, results of the calls, and the prefix cache."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _RESULTS = {"tool_result", "function_call_output", "custom_tool_call_output"}
 
 
 def faults(body: Body) -> Iterator[str]:
-    """Say what is wrong with a request of chat completions; nothing if vLLM would take it."""
+    """Yield the faults for which vLLM would refuse a chat request."""
     open_calls: set[str] = set()
     for number, message in enumerate(body.get("messages") or [{}]):
         place, role = f"messages.{number}", message.get("role")
@@ -28,13 +26,13 @@ def faults(body: Body) -> Iterator[str]:
             yield f"{place}: no such role: {role!r}"
         yield from _content_faults(place, message)
         if role == "tool" and message.get("tool_call_id") not in open_calls:
-            yield f"{place}: the result of no call: {message.get('tool_call_id')!r}"
+            yield f"{place}: a result without a call: {message.get('tool_call_id')!r}"
         for call in message.get("tool_calls") or ():
             yield from _call_faults(place, call)
             open_calls.add(call.get("id"))
     for number, tool in enumerate(body.get("tools") or ()):
         if tool.get("type") != "function" or not isinstance(tool.get("function", {}).get("parameters"), dict):
-            yield f"tools.{number}: no function with parameters"
+            yield f"tools.{number}: not a function with parameters"
     if "stream_options" in body and not body.get("stream"):
         yield "stream_options without a stream"
 
@@ -44,7 +42,7 @@ def _content_faults(place: str, message: Body) -> Iterator[str]:
     if content is None and not message.get("tool_calls"):
         yield f"{place}: no content"
     if isinstance(content, list):
-        yield from (f"{place}: no part of chat: {part}" for part in content if part.get("type") not in PARTS)
+        yield from (f"{place}: not a content part: {part}" for part in content if part.get("type") not in PARTS)
     elif not isinstance(content, str | None):
         yield f"{place}: content is neither text nor parts"
 
@@ -62,19 +60,17 @@ def _call_faults(place: str, call: Body) -> Iterator[str]:
 
 
 def of_the_run(bodies: Iterable[Body], calls: int, dialect: str = "chat") -> Iterator[str]:
-    """Yield the faults of the requests of a run: those that a strict server would refuse, and calls whose results were
-    never sent upstream.
-    """
+    """Yield the faults of a run's requests: invalid ones, and calls whose results were never sent upstream."""
     asked = [*bodies]
     for number, body in enumerate(asked if dialect == "chat" else ()):
         yield from (f"request {number}: {fault}" for fault in faults(body))
-    came = max((_done(body) for body in asked), default=0)
-    if came < calls:
-        yield f"of {calls} calls that write a proof the results of {came} went up"
+    sent = max((_done(body) for body in asked), default=0)
+    if sent < calls:
+        yield f"the results of {sent} of {calls} calls that write a proof were sent upstream"
 
 
 def _done(body: Body) -> int:
-    """Return how many calls that write a proof have their results in a request's history, in any dialect."""
+    """Return the number of calls in a request of any dialect that write a proof and have a result."""
     called, answered = set[str | None](), set[str | None]()
     for item in _items(body):
         for call in item.get("tool_calls") or ():
@@ -89,7 +85,7 @@ def _done(body: Body) -> int:
 
 
 def _items(body: Body) -> Iterator[Body]:
-    """Give the messages of a request, the blocks in them, or the items of a Responses request."""
+    """Yield the messages of a request and their blocks, or the items of a Responses request."""
     entries = body.get("messages") or body.get("input")
     for entry in entries if isinstance(entries, list) else ():
         yield entry
@@ -98,21 +94,23 @@ def _items(body: Body) -> Iterator[Body]:
 
 
 def of_the_task(bodies: Iterable[Body]) -> list[Body]:
-    """Return the requests that offer tools, all if none does: some agents have the session named by one of its own."""
+    """Return the requests that offer tools, or all if none does. Others may be for other tasks, like session names."""
     asked = [*bodies]
     return [body for body in asked if body.get("tools")] or asked
 
 
 def costs_no_prefix(bodies: Iterable[Body], own: Iterable[Body]) -> bool:
-    """Say whether the requests keep their prefix, or did not when the agent sent them: what it writes anew itself costs
-    the cache too, and is not the proxy's fault. `own` are those, as far as they are in chat completions.
+    """Return whether the proxy keeps the prefix of requests. `own` are the agent's chat requests.
+
+    If an agent changes its own prefix, the lost cache is not the proxy's fault.
     """
     return keeps_the_prefix(of_the_task(bodies)) or not keeps_the_prefix(of_the_task(own))
 
 
 def keeps_the_prefix(bodies: Iterable[Body]) -> bool:
-    """Say whether each request begins with what the one before it held (C8): the same tools, and its messages first,
-    key by key in the same order.
+    """Return whether each request begins with the previous one (C8): the same tools, and its messages first.
+
+    The keys must be in the same order.
     """
     ordered = sorted(bodies, key=lambda body: len(body["messages"]))
     tools = {json.dumps(body.get("tools")) for body in ordered}

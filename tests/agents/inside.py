@@ -1,4 +1,4 @@
-"""`python -m tests.agents.inside AGENT ROW SIDE FOLDER PACKAGE URL`: one run, within namespaces of its own.
+"""`python -m tests.agents.inside AGENT ROW SIDE FOLDER PACKAGE URL`: one run, in separate namespaces.
 
 Starts the model server of the row unless `URL` has one, the proxy if `SIDE` is `with`, and the agent from the folder
 `PACKAGE`. Writes the results to `FOLDER/run.json`, with the traffic next to it.
@@ -30,14 +30,14 @@ from tests.agents.tap import Tap
 from tests.real import llama, processes
 from tests.support.scripted import PATIENCE
 
-LIMIT = 150  # seconds for a command of setup's
+LIMIT = 150  # seconds for a `setup` command
 CACHE = processes.ROOT / ".cache"
 ROWS = {**BY_NAME, **vllm_rows.BY_NAME}
 GET_FLAGS, SET_FLAGS, UP = 0x8913, 0x8914, 1  # of linux/sockios.h and linux/if.h
 
 
 def loopback_up() -> None:
-    """Switch on the loopback device, which is off in a new network namespace."""
+    """Enable the loopback device, which is down in a new network namespace."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         asked = fcntl.ioctl(sock, GET_FLAGS, struct.pack("16sH22x", b"lo", 0))
         (flags,) = struct.unpack_from("H", asked, 16)
@@ -46,7 +46,7 @@ def loopback_up() -> None:
 
 @contextlib.contextmanager
 def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
-    """Run the row's model server during the block, unless it is `shared` by all runs; yield its URL."""
+    """Run the row's model server during the block, unless all runs use the one at `shared`. Yield its URL."""
     if shared:
         yield shared
         return
@@ -57,7 +57,7 @@ def model_server(row: Row, agent: Agent, shared: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def proxy(upstream: str, folder: Path, rules: str = "") -> Iterator[str]:
-    """Run the proxy in front of `upstream` during the block, started as users start it; yield its URL."""
+    """Run the proxy in front of `upstream` during the block, started as users start it. Yield its URL."""
     port = str(processes.free_port())
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", port]
     if rules:
@@ -81,7 +81,7 @@ class Server(NamedTuple):
 
 
 def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str]) -> list[str]:
-    """Configure the agent for a server; return the start of its command line.
+    """Configure the agent for a server, and return the start of its command line.
 
     For the proxy, the commands are those of a user: `setup --write` in front of scripted servers, with the variables
     that files cannot express, and `launch` in front of the real one. For a server without a proxy, the configuration is
@@ -103,7 +103,7 @@ def prepare(agent: Agent, row: Row, server: Server, environment: dict[str, str])
 
 
 def ask(agent: Agent, row: Row, server: Server, folder: Path, package: Path) -> tuple[int | None, str, str]:
-    """Give the agent its task in the folder's project; return its exit status (None after a timeout) and its output."""
+    """Run the agent's task in the folder's project. Return its exit status (None after a timeout) and its output."""
     script = f" [[script:{agent.script(row.script)}]]" if row.script else ""
     values = {
         "home": str(folder / "home"),
@@ -161,7 +161,7 @@ def faults_upstream(
 ) -> Iterator[str]:
     """Yield the faults of the requests to the model server, `through` the proxy or not, and of its answers."""
     yield from checks.of_the_run(bodies, row.calls, "chat" if through else agent.dialect)
-    # A real server sends special tokens of its model's text only on request.
+    # A real server sends special tokens in its model's text only on request.
     if row.script and row.written:
         yield from shape.server_faults(folder, row.written(agent))
 

@@ -1,4 +1,4 @@
-"""Agents out of the npm registry, each in a folder of its own below `.cache/agents`."""
+"""Agents from the npm registry, each in its own folder below `.cache/agents`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ PATIENCE = 900  # seconds; some agents are several hundred MB
 
 
 class NotInstalledError(Exception):
-    """An agent is not there and could not be fetched; the text says why."""
+    """An agent is missing and could not be fetched; the message says why."""
 
 
 def installed(agent: Agent, cache: Path = CACHE) -> Path:
-    """Return the folder of the agent in its version, fetched with npm unless it is there.
+    """Return the folder of the agent's version. Fetch it with npm if it is missing.
 
-    Raises `NotInstalledError` if there is no npm, or if it fails.
+    Raises `NotInstalledError` if npm is missing or fails.
     """
     folder = cache / agent.name
-    # Written when npm is done: a folder that was left half full has none.
+    # Written at the end, so an incomplete folder lacks it.
     stamp = folder / f"installed-{agent.version}"
     if not stamp.exists():
         _fetch(agent, folder)
@@ -34,9 +34,9 @@ def installed(agent: Agent, cache: Path = CACHE) -> Path:
 
 
 def _fetch(agent: Agent, folder: Path) -> None:
-    """Let npm fetch the agent into `folder`, which is emptied first."""
+    """Empty `folder`, and fetch the agent into it with npm."""
     if shutil.which("npm") is None:
-        raise NotInstalledError(f"no npm here, which fetches {agent.setup.package}")
+        raise NotInstalledError(f"npm, which fetches {agent.setup.package}, is not installed")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "package.json").write_text('{"private": true}\n', encoding="utf-8")
@@ -44,11 +44,11 @@ def _fetch(agent: Agent, folder: Path) -> None:
     if agent.also:
         _install(agent, fill(agent.also, {}), folder)
     _install(agent, f"{agent.setup.package}@{agent.version}", folder)
-    print(f"That took {time.monotonic() - began:.0f} s.", flush=True)
+    print(f"Fetched in {time.monotonic() - began:.0f} s.", flush=True)
 
 
 def _install(agent: Agent, what: str, folder: Path) -> None:
-    """Let npm install one package; scripts of it find what was installed before it."""
+    """Install one package with npm. Its scripts can use the packages installed before."""
     print(f"Fetching {what} into {folder}", flush=True)
     command = ["npm", "install", "--no-audit", "--no-fund", what]
     environment = {**os.environ, "PATH": f"{agent.path(folder)}:{os.environ.get('PATH', os.defpath)}"}

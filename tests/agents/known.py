@@ -1,4 +1,4 @@
-"""The agents that take part, by name. Another one is an entry in `agents.yaml`."""
+"""The agents by name. To add one, add an entry to `agents.yaml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run in namespaces of its own: no network but its own loopback, and no process that outlives it."""
+"""One run in separate namespaces: its only network is a loopback, and its processes end with it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.agents.outcome import Run
 from tests.agents.rows import Row
 from tests.real import processes
 
-LIMIT = 150  # seconds for servers and proxy, beside those of the agent
+LIMIT = 150  # seconds for servers and proxy, in addition to the agent's
 
 
 class NoRunError(Exception):
-    """A run could not be done; the message says why."""
+    """A run was not possible; the message says why."""
 
 
 def command(inner: list[str], home: Path, root: bool, *, network: bool = True, **more: str) -> list[str]:
-    """Return the command that runs `inner` in namespaces of its own, without this environment except for `more`.
+    """Return a command that runs `inner` in separate namespaces. Its environment is PATH, HOME, LANG and `more`.
 
-    `network`: it has a network of its own, too. Other users become root in a user namespace.
+    `network`: it also has a separate network. Unless this user is `root`, it becomes root in a user namespace.
     """
     alone = ["unshare", *([] if root else ["--user", "--map-root-user"]), *(["--net"] if network else [])]
     kept = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "LANG": "C.UTF-8"}
@@ -35,9 +35,9 @@ def command(inner: list[str], home: Path, root: bool, *, network: bool = True, *
 
 
 def do(agent: Agent, row: Row, side: str, package: Path, keep: Path | None = None, *, shared: str = "") -> Run:
-    """Do a run and return its result; its folder is kept in `keep`. Raises `NoRunError`.
+    """Do a run and return its result. Its folder is kept in `keep`, if given. Raises `NoRunError`.
 
-    With `shared`, the URL of a model server, the run is in the network of this process.
+    With the URL of a model server in `shared`, the run uses the network of this process.
     """
     with tempfile.TemporaryDirectory(prefix="agents-") as temporary:
         folder = Path(temporary)

@@ -1,7 +1,7 @@
-"""Streams of bad servers on their own `/v1/messages` and `/v1/responses` when the model means one call.
+"""Streams of bad `/v1/messages` and `/v1/responses` servers whose model means one call.
 
-The names are those of the rows in `rows`; a fault that an API cannot express is not in its table. Responses have only
-what Codex reads, so that each stream has one fault.
+The names are those of the rows in `rows`. The table of an API lacks the faults that it cannot express. Responses have
+only the fields that Codex reads, so that each stream has one fault.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Event = dict[str, Any]
 
 
 def pieces(arguments: Any) -> list[Any]:
-    """Return the deltas of a call's arguments: those of a list, else three pieces of a text, or the one value."""
+    """Return the deltas of a call's arguments: a list unchanged, a text in three pieces, or another value alone."""
     if isinstance(arguments, list):
         return arguments
     return [*in_pieces(arguments, 3)] if isinstance(arguments, str) else [arguments]
@@ -58,14 +58,14 @@ class Messages:
         return self._block(0, {"type": "thinking", "thinking": "", "signature": ""}, [*deltas, signed])
 
     def call(self, index: int, call: Call, arguments: Any, id_: Any = "toolu_a") -> list[Event]:
-        """Return a block of a call; without an id if it is `...`."""
+        """Return the events of a call's block, without an id if it is `...`."""
         opened = {"type": "tool_use", "id": id_, "name": call.name, "input": {}}
         given = {key: value for key, value in opened.items() if value is not ...}
         deltas = ({"type": "input_json_delta", "partial_json": part} for part in pieces(arguments))
         return self._block(index, given, deltas)
 
     def whole(self, said: str, call: Call | None) -> bytes:
-        """Return an answer that is not streamed, of text or of a call."""
+        """Return a whole answer with this text, or with a call."""
         block: Event = {"type": "text", "text": said}
         if call:
             block = {"type": "tool_use", "id": "toolu_a", "name": call.name, "input": dict(call.values)}
@@ -97,7 +97,7 @@ class Responses:
         return {"type": "response.created", "response": self._response("in_progress")}
 
     def end(self, reason: str | None = None) -> list[Event]:
-        """Return the last event. The API has no reason for it."""
+        """Return the last event. This API has no stop reason."""
         return [{"type": "response.completed", "response": {**self._response("completed"), "usage": self.usage}}]
 
     def _item(self, index: int, added: Event, deltas: Iterable[Event], done: Event) -> list[Event]:
@@ -120,7 +120,7 @@ class Responses:
         return self._item(0, {**item, "content": []}, (), {**item, "content": [part]})
 
     def call(self, index: int, call: Call, arguments: Any, id_: Any = "call_a") -> list[Event]:
-        """Return an item of a call; without an id, or arguments, if they are `...`."""
+        """Return the events of a call's item, without an id or arguments that are `...`."""
         given = {"id": f"fc_{index}", "type": "function_call", "status": "in_progress", "call_id": id_}
         item = {key: value for key, value in {**given, "name": call.name}.items() if value is not ...}
         if isinstance(arguments, list):
@@ -131,7 +131,7 @@ class Responses:
         return self._item(index, {**item, "arguments": ""}, ({**place, "delta": part} for part in parts), done)
 
     def whole(self, said: str, call: Call | None) -> bytes:
-        """Return an answer that is not streamed, of text or of a call."""
+        """Return a whole answer with this text, or with a call."""
         events = self.call(0, call, call.arguments) if call else self.text(0, said)
         return json.dumps({**self._response("completed", [events[-1]["item"]]), "usage": self.usage}).encode()
 
@@ -197,7 +197,7 @@ def _replies(api: Messages | Responses) -> dict[str, Body]:
         "args_trunc": argued(texts.truncated),
         "name_bad_case": name_bad_case,
         "no_usage": no_usage,
-        # The server dies within the arguments.
+        # The server dies in the middle of the arguments.
         "cut_mid": lambda agent: _begun(api, *_good(api, agent)[:3]),
     }
 

@@ -11,7 +11,7 @@ from tests.agents.agent import FINAL, WROTE
 class Run:
     """The results of a run: the agent's exit status (None after a timeout), its output, the contents of the proof files
     (None without a file), and the number of requests that reached the model server. `prefix`: each request began with
-    the one before. `shape`, `thought` and `upstream` have a line for each fault of the proxy's answers, of reasoning
+    the previous one. `shape`, `thought` and `upstream` have a line for each fault of the proxy's answers, of reasoning
     that was lost, and of the requests that reached the model server.
     """
 
@@ -32,7 +32,7 @@ def cell(run: Run) -> str:
 
 
 def word(run: Run) -> str:
-    """Return the word for a run; `__main__` says what each means."""
+    """Return the word for a run. `__main__` explains them."""
     made, told = [text == WROTE for text in run.files], FINAL in run.output
     if run.shape:
         return "shape"

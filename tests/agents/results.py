@@ -1,4 +1,4 @@
-"""Results of the runs: the table in a page, which each call updates."""
+"""Results of the runs: the table in a page, which new runs update."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTHING = "?"  # not run
 
 @dataclass
 class Column:
-    """The runs of an agent's version: the day of the last one, and by row and side the cells."""
+    """The runs of an agent's version: the date of the last one, and the cells by row and side."""
 
     version: str
     date: str = ""
@@ -30,7 +30,7 @@ class Column:
 class Results:
     """The table below `mark` in `page`, or an empty one without a page.
 
-    `title` is in its corner. A table with another title and a column of another version are not used.
+    `title` is in its corner. Tables with another title and columns of other versions are ignored.
     """
 
     def __init__(self, page: Path | None, mark: str = BEGIN, title: str = "") -> None:
@@ -74,7 +74,7 @@ class Results:
 
 
 def _sides(cell: str) -> dict[str, str]:
-    """Return the two sides of a cell of the table, as far as they were run."""
+    """Return the results in a table cell by side."""
     without, arrow, through = cell.partition(" > ")
     sides = {"without": without, "with": through} if arrow else {}
     return {side: word for side, word in sides.items() if word != NOTHING}

@@ -1,7 +1,7 @@
-"""The rows of the matrix: what the model server does, and the expected result with the proxy in front of it.
+"""The rows of the matrix: the model server's behaviour, and the expected result with the proxy in front of it.
 
-A row of the real llama.cpp server names its script. All others are streams of a scripted server: `chat` for the proxy,
-and in the agent's own dialect what a server with the same fault sends directly.
+Rows of the real llama.cpp server name a script. The others are streams of a scripted server: in `chat` for the proxy,
+and directly in the agent's own dialect, with the same fault.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SAID = {"chat": chat.REPLIES, "messages": native.IN_MESSAGES, "responses": nativ
 class Row:
     """One row.
 
-    `expected` is the cell with the proxy, a glob; `others` has those of some agents. `calls` is the number of the
-    model's calls, `written` its text if it writes its call as text. A server that is `cut` ends the connection in the
-    middle of its reply; one with a `refusal` answers with that status and message.
+    `expected` is a glob for the cell with the proxy, and `others` has those of some agents. `calls` is the number of
+    the model's calls, and `written` its text if it writes its call as text. A server that is `cut` closes the
+    connection in the middle of its reply; one with a `refusal` answers with that status and message.
 
-    `agents` are the agents of the row, if not all. `arguments` are added to the agent's own, `environment` replaces its
+    `agents` are the row's agents, if not all. `arguments` are added to the agent's own, `environment` overrides its
     variables, and `rules` are the proxy's. The agent's output, or the file `notes` below its home, must contain `told`.
-    If the model `thinks`, its text begins with reasoning, which the agent must get as reasoning and send back.
+    If the model `thinks`, its text begins with reasoning, which the agent must receive as reasoning and send back.
 
-    `without` has the cell without a proxy, by the agent's dialect or name, also a glob; other agents may have any cell.
-    An agent has this many `seconds`, and less for its own timeout, its `patience`.
+    `without` has globs for the cell without the proxy, by the agent's dialect or name; other agents may have any cell.
+    `seconds` is the time limit of a run. The agent's own timeout, its `patience`, is shorter.
     """
 
     name: str
@@ -61,15 +61,15 @@ class Row:
 
     @property
     def patience(self) -> int:
-        """Seconds that an agent gives its task, so that it can still report its timeout."""
+        """The agent's own timeout in seconds, short enough that it can still report it."""
         return self.seconds * 2 // 5
 
     def is_for(self, agent: Agent) -> bool:
-        """Say whether the agent takes part in it."""
+        """Return whether the row has runs of this agent."""
         return not self.agents or agent.name in self.agents
 
     def expects(self, agent: Agent, side: str = "with") -> str:
-        """Return the cell of this agent, with the proxy or without; a glob."""
+        """Return the glob for this agent's cell on a side."""
         if side == "without":
             return self.without.get(agent.name) or self.without.get(agent.dialect, "*")
         if agent.name in self.others:
@@ -86,14 +86,14 @@ def _real(form: str, expected: str = "ok/2", **others: str) -> Row:
 
 
 def _thinks(form: str, family: str) -> Row:
-    """A model whose server leaves its reasoning in the text."""
+    """Return a row whose server leaves the model's reasoning in the text."""
     rules = f'models:\n  - {{match: "*", reasoning: split, family: {family}}}\n'
     row = _real(form)
     return replace(row, agents=("claude", "opencode"), rules=rules, thinks=True)
 
 
 def _text(name: str, written: Callable[[Agent], str]) -> Row:
-    """The model writes the call into its text, and the server leaves it there."""
+    """Return a row whose server leaves a call in the model's text."""
     bodies: dict[str, Body] = {
         "chat": lambda agent: chat.text(written(agent)),
         "messages": lambda agent: native.text(native.MESSAGES, written(agent)),
@@ -103,44 +103,44 @@ def _text(name: str, written: Callable[[Agent], str]) -> Row:
 
 
 def _all(name: str, expected: str = "ok/2", calls: int = 1, cut: bool = False, **others: str) -> Row:
-    """A fault that other dialects than chat completions can express, too."""
+    """Return a row with a fault that all dialects can express."""
     bodies = {dialect: replies[name] for dialect, replies in SAID.items() if name in replies}
     return Row(name, expected, others, bodies=bodies, calls=calls, cut=cut)
 
 
 def _chat(name: str, calls: int = 1) -> Row:
-    """A fault that only chat completions can express."""
+    """Return a row with a fault that only chat completions can express."""
     return Row(name, bodies={"chat": chat.REPLIES[name]}, calls=calls)
 
 
 def _claude(name: str, like: str, expected: str, **said: Any) -> Row:
-    """A row of Claude Code only, with the server of another row."""
+    """Return a row for Claude Code only, with the server of another row."""
     return Row(name, expected, bodies={"chat": chat.REPLIES[like]}, agents=("claude",), **said)
 
 
 def _codex(name: str, expected: str = "ok/2", **said: Any) -> Row:
-    """A row of Codex only."""
+    """Return a row for Codex only."""
     return Row(name, expected, bodies={"chat": chat.REPLIES[name]}, agents=("codex",), **said)
 
 
 ROWS = (
     _real("hermes"),
     _real("tools"),
-    # The server's own parser fails after the first words, so one more request is needed. The proxy sends it if the
-    # client has received nothing yet. Otherwise Claude Code sends it, without a stream, unless a block was stopped; by
-    # then the proxy parses. Clients of chat completions get the error instead. Their next request works, and with
-    # `parse: proxy` in the model's entry the first one does.
+    # The server's own parser fails after the first words, so a second request is needed. The proxy sends it if the
+    # client has received nothing yet. Otherwise Claude Code sends it, without a stream, unless a block has ended; by
+    # then the proxy parses. Clients of chat completions get the error. Their next request works, or with `parse: proxy`
+    # in the model's entry, the first one.
     _real("coder", "ok/3", pi="CRASH/1", qwen="CRASH/1", cline="CRASH/1"),
     _real("fence"),
-    # The model opens its reasoning itself, or its template does in the prompt.
+    # The model opens its reasoning, or the template does in the prompt.
     _thinks("think", "qwen3"),
     _thinks("begun", "qwen3.5"),
     _all("ok"),
     _all("two_ok", calls=2),
     *(_text(name, written) for name, written in texts.WRITTEN.items()),
     _all("reason_call"),
-    # The reply is empty, so the proxy retries each request. Claude Code and OpenClaw ask twice on their own, Qwen Code
-    # and Cline three times; all but Claude Code report it then.
+    # The reply is empty, so the proxy retries each request. Claude Code and OpenClaw send it twice, Qwen Code and Cline
+    # three times. All but Claude Code then report an error.
     _all(
         "empty",
         "SILENT/4",
@@ -174,12 +174,12 @@ ROWS = (
     _all("finish_missing"),
     _all("no_done"),
     _all("no_usage"),
-    # Half a call must not be run, and no success reported. Claude Code runs a call whose block is stopped, even if an
-    # error follows: then the cell would be `toolerr`. Codex retries as often as its configuration says, here once.
-    # OpenClaw and OpenCode retry for some time.
+    # A partial call must not be run, and no success reported. Claude Code runs a call whose block has ended, even if
+    # an error follows: the cell would be `toolerr`. Codex is configured to retry once. OpenClaw and OpenCode retry for
+    # some time.
     _all("cut_mid", "CRASH/1", codex="CRASH/2", openclaw="CRASH/*", opencode="CRASH/*", cut=True),
-    # Its list of models has the aliases that begin with `claude`. It requests the list if it may call home; then it has
-    # its session named, too.
+    # Claude Code lists the aliases that begin with `claude`. It requests the list only if nonessential traffic is
+    # allowed, and then also a name for its session.
     _claude(
         "discovered",
         "name_repeat",
@@ -189,11 +189,11 @@ ROWS = (
         notes=".claude/cache/gateway-models.json",
         told=f'"id":"claude-{MODEL}"',
     ),
-    # A function of a namespace: without the namespace of the call Codex tells the model "unsupported call".
+    # A function in a namespace: if the call lacks the namespace, Codex returns "unsupported call" to the model.
     _codex("namespaced"),
-    # A custom tool: its input is free text, in chat completions it is the string of a function.
+    # A custom tool: its input is free text, which in chat completions is a function's string argument.
     _codex("apply_patch"),
-    # The context is full, before or within the reply: Codex reports it and does not retry.
+    # The context is full, before or during the reply: Codex reports it and does not retry.
     _codex("context_overflow", "CRASH/1", refusal=(400, chat.OVERFLOW), told="ran out of room"),
     _codex("context_full", "CRASH/1", told="ran out of room"),
 )

@@ -1,6 +1,6 @@
-"""A model server that sends one row's stream, and in the second turn, after a tool's result, the last text.
+"""A model server that sends one row's stream, and after a tool's result the final reply.
 
-It speaks chat completions, Messages and Responses, has one model, and refuses what vLLM would refuse.
+It supports chat completions, Messages and Responses, has one model, and refuses requests as vLLM does.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TEXTS: Mapping[str, Callable[[str], bytes]] = {
     "responses": lambda said: native.text(native.RESPONSES, said),
 }
 WHOLE = {"chat": chat.whole, "messages": native.MESSAGES.whole, "responses": native.RESPONSES.whole}
-# Codex's result of a call that it does not know, and the model's answer to it.
+# Codex's result for an unknown call, and the model's reply to it.
 UNKNOWN = "unsupported call"
 GAVE_UP = "A call was not run."
 CARD = {"id": MODEL, "object": "model", "created": 7, "owned_by": "vllm", "root": MODEL, "max_model_len": 131072}
 
 
 def results(body: dict[str, Any]) -> Iterator[str]:
-    """Give the tools' results in the history of a request of any dialect, as JSON."""
+    """Yield the tool results in a request of any dialect, as JSON."""
     for item in body.get("input") or body.get("messages") or ():
         if item.get("role") == "tool" or item.get("type") == "function_call_output":
             yield json.dumps(item)
@@ -40,7 +40,7 @@ def results(body: dict[str, Any]) -> Iterator[str]:
 
 
 def refusal(dialect: str, body: dict[str, Any]) -> tuple[int, str]:
-    """Return status and message of a refused request; 200 for others."""
+    """Return the status and message for a request: 200, or a refusal."""
     if body.get("model") != MODEL:
         return 404, f"The model `{body.get('model')}` does not exist."
     found = [*checks.faults(body)] if dialect == "chat" else []
@@ -58,7 +58,7 @@ class _Handler(Handler):
     server: _Server
 
     def do_GET(self) -> None:
-        """Answer the questions of a proxy that starts."""
+        """Answer the requests of a starting proxy."""
         if self.path == "/health":
             self.send_whole(200, b"")
         elif self.path == "/v1/models":
@@ -67,13 +67,13 @@ class _Handler(Handler):
             self._refuse(404, "Not Found")
 
     def do_HEAD(self) -> None:
-        """Answer like a server without this method."""
+        """Answer as a server without this method."""
         self.send_response(405)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def do_POST(self) -> None:
-        """Send the row's stream, or the last text if the call has a result."""
+        """Send the row's stream, or the final reply if the call has a result."""
         body = self.body()
         dialect = DIALECTS.get(self.path.partition("?")[0], "")
         if dialect not in self.server.row.bodies:
@@ -98,8 +98,9 @@ class _Handler(Handler):
             self.send_stream(events(row.bodies[dialect](agent)), cut=row.cut)
 
     def _answer_whole(self, dialect: str, done: bool) -> None:
-        """Answer a request without a stream, which agents send after a failed stream. Only streams are faulty, but a
-        server that dies dies again, and a model that writes its calls as text does so, too.
+        """Answer a request for a whole answer, which agents send after a failed stream.
+
+        Of the faults, only the server's death and calls in the text also affect whole answers.
         """
         row, agent = self.server.row, self.server.agent
         said = FINAL if done else row.written(agent) if row.written else ""
@@ -112,7 +113,7 @@ class _Handler(Handler):
 
 
 class ScriptedServer(Threaded[_Server]):
-    """A context manager: the server of one row at `url`, for one agent's tools."""
+    """Context manager: the server of one row at `url`, for one agent's tools."""
 
     def __init__(self, row: Row, agent: Agent) -> None:
         super().__init__(_Server(("127.0.0.1", 0), _Handler))

@@ -1,4 +1,4 @@
-"""What passed in a run: whether answers keep the rules of the dialect, where a thought went, what the server said."""
+"""Checks of a run's traffic: the dialect's rules, reasoning in both directions, and the server's answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
         try:
             answer.begin()
         except (HTTPException, ConnectionError):
-            return  # the connection ended first
+            return  # the connection ended early
         kind = answer.headers.get_content_type()
         try:
             yield Answer(answer.status, kind, answer.read())
@@ -55,7 +55,7 @@ def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
 
 
 def faults(folder: Path, dialect: str) -> Iterator[str]:
-    """Yield the rules that the answers in a run's folder to the agent break; chat completions have none."""
+    """Yield the rules that a run's answers to the agent break. There are none for chat completions."""
     if dialect not in RULES:
         return
     for request, answer in exchanges(folder):
@@ -112,13 +112,13 @@ RULES: Mapping[str, Rules] = {
 
 
 def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
-    """Return the fault of an answer, or "". Answers of other paths than the dialect's own have none."""
+    """Return the fault of an answer, or "". Only answers from the dialect's own path are checked."""
     if (request.method, request.path) != ("POST", rules.path):
         return ""
     streamed = bool(json.loads(request.body).get("stream"))
-    # After the last event, which the rules check, an agent may close before the last chunk arrives.
+    # After the last event, which the rules check, an agent may close the connection before the last chunk.
     if not answer.whole and not (streamed and answer.status == 200):
-        return "the answer is not whole"
+        return "the answer is incomplete"
     try:
         if answer.status != 200:
             rules.error(answer.body, answer.status)
@@ -132,7 +132,7 @@ def fault_of(rules: Rules, request: Request, answer: Answer) -> str:
 
 
 Body = Mapping[str, Any]
-# The place of a thought in the template.
+# The reasoning's place in the template.
 _PLACE = f"<|im_start|>assistant\n<think>\n{THOUGHT}\n</think>\n\n"
 _SECONDS = 20
 
@@ -141,14 +141,14 @@ def thought_faults(folder: Path, bodies: Iterable[Body], server: str) -> Iterato
     """Yield the faults of the reasoning: it must reach the agent, and return in the next prompt."""
     answers = said(folder)
     if {each.thinking for each in answers if each.thinking} != {THOUGHT}:
-        yield f"the agent got the thoughts {[each.thinking for each in answers]}"
+        yield f"the agent received the reasoning {[each.thinking for each in answers]}"
     for each in answers:
         if THOUGHT in each.text or "think>" in each.text:
-            yield f"the agent got the text {each.text!r}"
+            yield f"the agent received the text {each.text!r}"
     last = max(bodies, key=lambda body: len(body["messages"]))
     prompt = _rendered(last, server)
     if _PLACE not in prompt:
-        yield f"the next prompt does not hold it: {prompt[-600:]!r}"
+        yield f"the next prompt lacks the reasoning: {prompt[-600:]!r}"
 
 
 def _rendered(body: Body, server: str) -> str:
@@ -167,10 +167,10 @@ _MARKS = ("<tool_call>", "</tool_call>")
 
 
 def server_faults(folder: Path, meant: str) -> Iterator[str]:
-    """Yield a fault if no answer of the model server is what its model was meant to write, as text or parsed."""
+    """Yield a fault if no answer of the model server has the model's intended text, or the parsed calls."""
     found = said(folder, "server")
     if not any(_means(each, meant) for each in found):
-        yield f"the model server never sent {meant!r}, but {[(each.text, each.calls) for each in found]}"
+        yield f"the model server did not send {meant!r}, but {[(each.text, each.calls) for each in found]}"
 
 
 def _means(found: Seen, meant: str) -> bool:

@@ -1,4 +1,4 @@
-"""A tap between a client and a server: bytes go through as they are, and what passed is kept."""
+"""A recording TCP relay between a client and a server."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.real.threaded import Threaded
 
 HEAD = re.compile(rb"(?P<method>[A-Z]+) (?P<path>\S+) HTTP/1\.[01]\r\n(?P<fields>.*?)\r\n\r\n", re.DOTALL)
 LENGTH = re.compile(rb"(?i)^content-length:\s*(\d+)", re.MULTILINE)
-# What makes a model say something; all else is not counted.
+# Paths of requests to the model. Others are not counted.
 ASKING = re.compile(r"/v1/(messages|chat/completions|responses)$")
 
 
 @dataclass
 class Connection:
-    """What passed on one connection."""
+    """The recorded bytes of one connection."""
 
     sent: bytearray = field(default_factory=bytearray)
     got: bytearray = field(default_factory=bytearray)
 
 
 class Request(NamedTuple):
-    """A request; the path without its query."""
+    """A request. The path has no query."""
 
     method: str
     path: str
@@ -39,7 +39,7 @@ class Request(NamedTuple):
 
 
 def requests_in(data: bytes) -> Iterator[Request]:
-    """Give each request in what a client sent on one connection."""
+    """Yield the requests in a client's bytes on one connection."""
     at = 0
     while head := HEAD.match(data, at):
         length = LENGTH.search(head["fields"])
@@ -49,7 +49,7 @@ def requests_in(data: bytes) -> Iterator[Request]:
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """The listening socket; knows where to, and keeps what passed."""
+    """The listening socket, with the target's address and the recorded connections."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -62,7 +62,7 @@ class _Handler(socketserver.BaseRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        """Pass on both ways until the server is done."""
+        """Relay both directions until the server closes."""
         kept = Connection()
         self.server.connections.append(kept)
         with contextlib.suppress(OSError), socket.create_connection(self.server.target) as server:
@@ -71,7 +71,7 @@ class _Handler(socketserver.BaseRequestHandler):
 
 
 def _pass_on(source: socket.socket, target: socket.socket, kept: bytearray) -> None:
-    """Pass on what comes from `source`, and its end."""
+    """Relay the bytes from `source`, and its end."""
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             kept += data
@@ -81,7 +81,7 @@ def _pass_on(source: socket.socket, target: socket.socket, kept: bytearray) -> N
 
 
 class Tap(Threaded[_Server]):
-    """A context manager: a tap at `url` in front of the server at `target`."""
+    """Context manager: a recording relay at `url` for the server at `target`."""
 
     def __init__(self, target: str) -> None:
         super().__init__(_Server(("127.0.0.1", 0), _Handler))
@@ -89,21 +89,21 @@ class Tap(Threaded[_Server]):
         self.turn(target)
 
     def turn(self, target: str) -> None:
-        """Lead new connections to the server at `target`."""
+        """Relay new connections to the server at `target`."""
         place = urlsplit(target)
         self._server.target = (place.hostname or "", place.port or 80)
 
     def bodies(self) -> list[dict[str, Any]]:
-        """Return the requests that asked the model something, in the order of their connections."""
+        """Return the bodies of requests to the model, in the order of their connections."""
         found = (each for kept in self._server.connections for each in requests_in(bytes(kept.sent)))
         return [json.loads(each.body) for each in found if ASKING.match(each.path)]
 
     def got(self) -> list[bytes]:
-        """Return what came back on each connection."""
+        """Return the server's bytes on each connection."""
         return [bytes(kept.got) for kept in self._server.connections]
 
     def write(self, folder: Path, name: str) -> None:
-        """Write what passed on each connection into two files of `folder`."""
+        """Write the bytes of each connection, by direction, to two files in `folder`."""
         for number, kept in enumerate(self._server.connections):
             (folder / f"{name}-{number}-sent.txt").write_bytes(kept.sent)
             (folder / f"{name}-{number}-got.txt").write_bytes(kept.got)

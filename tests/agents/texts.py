@@ -1,4 +1,4 @@
-"""Calls as models write them into their text, and damaged arguments: the same in every dialect."""
+"""Calls as models write them in text, and damaged arguments, the same for every dialect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEAD = "I'll make the file."
 
 
 def in_pieces(text: str, count: int = 8) -> Iterator[str]:
-    """Cut `text` into `count` pieces, about as long as each other; together they are the text."""
+    """Cut `text` into `count` pieces of about equal length."""
     size = len(text) / count
     places = [round(size * number) for number in range(count + 1)]
     return (text[start:end] for start, end in itertools.pairwise(places))
@@ -32,7 +32,7 @@ def _written(form: str, lead: str = f"{LEAD}\n") -> Callable[[Agent], str]:
 tools_text = _written("qwen25_tools")
 tool_call_text = _written("hermes")
 coder_xml = _written("qwen3_coder")
-# Devstral's: the marks are special tokens, which vLLM leaves out of a text unless it is asked for them.
+# Devstral's markers are special tokens, which vLLM drops from texts unless a request asks for them.
 mistral = _written("mistral_v11", LEAD)
 glm = _written("glm45")
 
@@ -41,7 +41,7 @@ def coder_xml_bare(agent: Agent) -> str:
     return coder_xml(agent).replace("<tool_call>\n", "").replace("\n</tool_call>", "")
 
 
-# The rows in which the model writes its call into its text, and the server leaves it there.
+# Rows whose server leaves the call in the model's text.
 WRITTEN: Mapping[str, Callable[[Agent], str]] = {
     "tools_text": tools_text,
     "tool_call_text": tool_call_text,
@@ -49,7 +49,7 @@ WRITTEN: Mapping[str, Callable[[Agent], str]] = {
     "coder_xml_bare": coder_xml_bare,
     "fence_json": lambda agent: f"```json\n{agent.call().json}\n```",
     "bare_json": lambda agent: agent.call().json,
-    # The template opens the reasoning, so the server sees only its end.
+    # The template opens the reasoning, so the reply has only its end.
     "think_leak": lambda agent: (
         f"The user wants a file, so I make it.\n</think>\n\n<tool_call>\n{agent.call().json}\n</tool_call>"
     ),
@@ -57,7 +57,7 @@ WRITTEN: Mapping[str, Callable[[Agent], str]] = {
 
 
 def doubled(agent: Agent) -> str:
-    """The arguments as JSON in a JSON string."""
+    """Return the arguments as JSON in a JSON string."""
     return json.dumps(agent.call().arguments)
 
 
@@ -66,7 +66,7 @@ def python(agent: Agent) -> str:
 
 
 def truncated(agent: Agent) -> str:
-    """The arguments without their last bracket, although the model stopped by itself."""
+    """Return the arguments without their last bracket. The finish reason is not a length limit."""
     return agent.call().arguments[:-1]
 
 

@@ -1,18 +1,18 @@
-"""`python -m tests.agents.traces`: real agents leave no trace of the proxy when `vllm-tool-proxy launch` starts them.
+"""`python -m tests.agents.traces`: real agents started by `vllm-tool-proxy launch` leave no trace of the proxy.
 
-Each agent runs in a home with a user's own configuration, which points at another model server and has settings that
-would win over the proxy's, and with a user's credentials. It is started without the proxy, and by `launch`: to its end,
-until Ctrl-C, and until SIGKILL while the model server is silent. What must hold:
+Each agent runs in a home folder with a user's credentials and configuration. The configuration points at another model
+server, and has settings that would override the proxy's. The agent is started without the proxy and by `launch`, each
+time until it exits, until Ctrl-C, and until SIGKILL while the model server is silent. The checks:
 
-- `launch` leads every request to the proxy, in spite of the user's and the project's files, and Claude Code's requests
-  have all its instructions;
-- files that the agent does not write when it is started without the proxy are the same before and after, to the byte;
-- the configuration keys that `setup` would set are the same before and after, in every file, or what the agent itself
-  writes there when it is started without the proxy;
-- the private folder of the run is gone;
-- started without the proxy after all that, the agent does its task at the user's own model server.
+- With `launch`, every request reaches the proxy in spite of the user's and the project's files, and Claude Code's
+  requests have all its instructions.
+- Files that the agent does not write without the proxy are unchanged, byte for byte.
+- The configuration keys that `setup` would set are unchanged in every file, or have the values that the agent writes
+  without the proxy.
+- The private folder of the run has been removed.
+- Started again without the proxy, the agent completes its task at the user's own model server.
 
-AGENTS=claude,pi in the environment chooses as --agent does. Exit status 0 means that all of it holds.
+The variable AGENTS=claude,pi is equivalent to --agent. Exit status 0 means that all checks passed.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from tests.support.scripted import Act, Upstream, answer
 
 ENDINGS = ("its end", "Ctrl-C", "SIGKILL")
 SECONDS = 240  # for one run of an agent
-SECONDS_TO_END = 30  # for an agent that was told to end
-# Claude Code's short instructions have fewer characters than this, and all of them have more.
+SECONDS_TO_END = 30  # for an agent to exit after a signal
+# Claude Code's short instructions have fewer characters than this, and the full ones more.
 INSTRUCTIONS = 20_000
 LIMIT = 30 * 60  # for all runs of an agent
 
-# What a user has, and a project, by the name of the agent.
+# The files of a user and of a project, by the agent's name.
 _FILES = yaml.safe_load(Path(__file__).with_name("homes.yaml").read_text(encoding="utf-8"))
 HOMES: Mapping[str, Mapping[str, object]] = _FILES["homes"]
 PROJECTS: Mapping[str, Mapping[str, object]] = _FILES["projects"]
@@ -66,7 +66,7 @@ Tree = Mapping[str, tuple[int, bytes]]
 
 
 def put(folder: Path, files: Mapping[str, object], own: str) -> None:
-    """Write files, JSON where they are not text."""
+    """Write files. Contents other than text are written as JSON."""
     for name, content in files.items():
         text = content if isinstance(content, str) else json.dumps(content, indent=2)
         path = folder / name
@@ -76,7 +76,7 @@ def put(folder: Path, files: Mapping[str, object], own: str) -> None:
 
 
 def tree(folder: Path) -> Tree:
-    """Return the mode and the bytes of every file; what vanishes meanwhile is left out."""
+    """Return the mode and bytes of every file, except files that disappear meanwhile."""
     found: dict[str, tuple[int, bytes]] = {}
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):
@@ -87,21 +87,21 @@ def tree(folder: Path) -> Tree:
 
 @dataclass
 class Written:
-    """What an agent writes when it is started without the proxy: the user's files, files and folders of its own."""
+    """Files that an agent writes without the proxy: changed files of the user, and new files and folders."""
 
     changed: set[str] = field(default_factory=set)
     made: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
 
     def learn(self, before: Tree, after: Tree) -> None:
-        """Take in what a run has changed."""
+        """Add the changes of a run."""
         there = {str(folder) for name in before for folder in Path(name).parents}
         self.changed |= {name for name in before if after.get(name) != before[name]}
         self.made |= {_kind(name) for name in after.keys() - before.keys()}
         self.folders |= {_kind(str(folder)) for name in after for folder in Path(name).parents} - {*map(_kind, there)}
 
     def faults(self, before: Tree, after: Tree) -> Iterator[str]:
-        """Say which files another run has changed or made."""
+        """Yield the other files that a run has changed or created."""
         for name, content in before.items():
             if after.get(name) != content and name not in self.changed and not self._is_its_own(name):
                 yield f"{name} is {'changed' if name in after else 'gone'}"
@@ -110,18 +110,18 @@ class Written:
                 yield f"{name} is new"
 
     def _is_its_own(self, name: str) -> bool:
-        """Say whether a file is one of those that the agent made without the proxy, or in a folder that it made."""
+        """Return whether the agent has created the file or one of its folders without the proxy."""
         folders = {_kind(str(folder)) for folder in Path(name).parents}
         return _kind(name) in self.made or bool(folders & self.folders)
 
 
 def _kind(name: str) -> str:
-    """Return the name of a file without what differs from run to run: numbers, times, ids."""
+    """Return a file's name without the parts that vary by run: numbers, times, ids."""
     return re.sub(r"[0-9a-f]{8,}|\d+", "#", name)
 
 
 def keys(agent: Agent, home: Path, url: str) -> dict[str, Json]:
-    """Return what the user's files say where `setup` would say something of the proxy."""
+    """Return the values in the user's files of the keys that `setup` would set."""
     configuration = agent.setup.configure(Values(url, MODEL, CONTEXT, home=str(home)))
     said: dict[str, Json] = {}
     for file in configuration.files:
@@ -149,7 +149,7 @@ def _at(content: Json, place: Sequence[str]) -> Json:
 
 @dataclass
 class Bench:
-    """An agent, the servers of its runs, and the folder of all that it may write."""
+    """An agent, the servers of its runs, and the folder in which it may write."""
 
     agent: Agent
     package: Path
@@ -170,7 +170,7 @@ class Bench:
         return place
 
     def run(self, place: Path, how: str, *, through: bool) -> Iterator[str]:
-        """Run the agent, through the proxy or by itself, and say what is wrong with what it did."""
+        """Run the agent with or without the proxy, and yield the faults."""
         asked = self.front if through else self.own
         for tap, url in (self.talks if how == ENDINGS[0] else self.silent).items():
             tap.turn(url)
@@ -180,18 +180,18 @@ class Bench:
         text = proof.read_text(encoding="utf-8") if proof.exists() else ""
         proof.unlink(missing_ok=True)
         if how == ENDINGS[0] and (text != WROTE or FINAL not in output):
-            yield f"the task is not done: {' '.join(output[-600:].split())}"
+            yield f"the task was not completed: {' '.join(output[-600:].split())}"
         if len(asked.bodies()) == before[asked]:
-            yield "nothing was asked where it should be"
+            yield "the intended server received no request"
         other = self.own if through else self.front
         if len(other.bodies()) > before[other]:
-            yield f"{len(other.bodies()) - before[other]} requests went past it"
+            yield f"{len(other.bodies()) - before[other]} requests reached the other server"
         if through and self.agent.dialect == "messages":
             sizes = {len(json.dumps(body.get("system", ""))) for body in self.front.bodies() if body.get("tools")}
-            yield from (f"{size} characters of instructions are not all" for size in sizes if size < INSTRUCTIONS)
+            yield from (f"the instructions are incomplete: {size} characters" for size in sizes if size < INSTRUCTIONS)
 
     def _do(self, place: Path, how: str, asked: Tap, before: int, *, through: bool) -> str:
-        """Start the agent, end it, and return what it printed."""
+        """Start and end the agent, and return its output."""
         home, project = str(place / "home"), str(place / "project")
         values = {"home": home, "project": project, "prompt": f"Create the file {PROOF}", "patience": "120"}
         environment = {"HOME": home, "LANG": "C.UTF-8", "TMPDIR": str(place / "temporary")}
@@ -221,7 +221,7 @@ class Bench:
 
 
 def _without_the_proxy(words: Sequence[str]) -> list[str]:
-    """Return the words without options for the proxy's provider, which the user does not have."""
+    """Return the arguments without options for the proxy's provider, which the user lacks."""
     kept = [*words]
     while ours := [at for at, word in enumerate(kept) if word.startswith("model_providers.")]:
         del kept[ours[0] - 1 : ours[0] + 1]
@@ -229,7 +229,7 @@ def _without_the_proxy(words: Sequence[str]) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes], how: str) -> None:
-    """End the agent; what it leaves in its process group is killed in the end."""
+    """End the agent, then kill its process group."""
     if how == "Ctrl-C":
         with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
             os.killpg(process.pid, signal.SIGINT)
@@ -243,7 +243,7 @@ def _end(process: subprocess.Popen[bytes], how: str) -> None:
 
 @contextlib.contextmanager
 def bench(agent: Agent, package: Path, folder: Path) -> Iterator[Bench]:
-    """Run the user's model server, and the proxy in front of another one; each can be silent, too."""
+    """Run the user's model server, and a proxy in front of another one. Each has a silent variant."""
     with contextlib.ExitStack() as stack:
         mute = stack.enter_context(Upstream(*[[Act.EXPECT_CLOSE]] * 200))
         mute.paths = {"/health": [answer({})], MODELS: [answer({"object": "list", "data": [CARD]})]}
@@ -258,7 +258,7 @@ def bench(agent: Agent, package: Path, folder: Path) -> Iterator[Bench]:
 
 
 def faults(agent: Agent, package: Path, folder: Path) -> Iterator[str]:
-    """Do all runs of an agent, and say what does not hold."""
+    """Do all runs of an agent, and yield the faults."""
     with bench(agent, package, folder) as runs:
         alone, written = runs.settle("alone"), Written()
         for how in ENDINGS:
@@ -273,14 +273,14 @@ def faults(agent: Agent, package: Path, folder: Path) -> Iterator[str]:
             found = [*runs.run(user, how, through=True), *written.faults(before, tree(user / "home"))]
             for place, value in keys(agent, user / "home", runs.front.url).items():
                 if value not in (first[place], itself[place]):
-                    found.append(f"{place} said {first[place]!r}, and now {value!r}")
-            found += [f"{path} is left" for path in (user / "temporary").glob("vllm-tool-proxy-*")]
+                    found.append(f"{place} was {first[place]!r}, and is now {value!r}")
+            found += [f"{path} was not removed" for path in (user / "temporary").glob("vllm-tool-proxy-*")]
             yield from (f"launched, until {how}: {each}" for each in found)
         yield from (f"alone again: {each}" for each in runs.run(user, ENDINGS[0], through=False))
 
 
 def do(agent: Agent, keep: Path | None) -> list[str]:
-    """Do all runs of an agent in namespaces of their own; return what does not hold."""
+    """Do all runs of an agent in separate namespaces, and return the faults."""
     package = installed(agent)
     with tempfile.TemporaryDirectory(prefix="traces-") as temporary:
         folder = (keep or Path(temporary)) / agent.name
@@ -306,7 +306,7 @@ def do(agent: Agent, keep: Path | None) -> list[str]:
         )
         result = folder / "faults.json"
         if not result.exists():
-            return [f"the runs did not come to their end: {done.stderr[-2000:]}"]
+            return [f"the runs did not complete: {done.stderr[-2000:]}"]
         found: list[str] = json.loads(result.read_text(encoding="utf-8"))
         return found
 
@@ -316,7 +316,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.agents.traces", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--agent", choices=AGENTS, action="append", help="only this one; may be given again")
+    parser.add_argument("--agent", choices=AGENTS, action="append", help="only this agent; repeatable")
     parser.add_argument("--keep", type=Path, help="a new folder for the homes and the output of the runs")
     parser.add_argument("--inside", nargs=2, type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()

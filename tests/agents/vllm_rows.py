@@ -1,6 +1,6 @@
-"""The rows of a real vLLM that was started without any flag: one row per notation of its model's call.
+"""The rows of a real vLLM without flags: one row per notation of its model's call.
 
-It finds no calls, and refuses tools unless `tool_choice` is `none`. All runs have the same server
+This server parses no calls, and refuses tools unless `tool_choice` is `none`. All runs use the same server
 (`python -m tests.vllm --agents`).
 """
 
@@ -12,13 +12,13 @@ from tests.agents import texts
 from tests.agents.agent import FINAL, Agent
 from tests.agents.rows import Row
 
-SECONDS = 400  # a prompt of an agent's takes a busy machine of two cores some of them
-# vLLM refuses tools without its flags, and Codex's custom tool before that. Agents may ask again.
+SECONDS = 400  # an agent's prompt takes long on a busy machine with two cores
+# vLLM refuses tools without its flags, and Codex's custom tool before that. Agents may retry.
 REFUSED = {"chat": "CRASH/*", "messages": "CRASH/*", "responses": "CRASH/*"}
 
 
 def _row(form: str, written: Callable[[Agent], str]) -> Row:
-    """The proxy's first request is refused, and so it asks once more; the next one is right."""
+    """Return a row in which the server refuses the proxy's first request, and the proxy retries."""
     return Row(f"vLLM {form}", "ok/3", script=f"vllm_{form}", written=written, without=REFUSED, seconds=SECONDS)
 
 
@@ -32,7 +32,7 @@ BY_NAME = {row.name: row for row in ROWS}
 
 
 def scripts(agents: Iterable[Agent]) -> dict[str, list[str]]:
-    """Return what the model says to each agent in each row: its call, and behind the result that it is done."""
+    """Return the model's scripts by row and agent: its call, and the final reply after the result."""
     return {
         agent.script(row.script): [row.written(agent), FINAL]
         for agent in agents

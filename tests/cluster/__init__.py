@@ -1,1 +1,1 @@
-"""HAProxy with deploy/haproxy/haproxy.cfg, three proxies and two model servers, and what clients see when some fail."""
+"""Failures in a cluster: HAProxy with deploy/haproxy/haproxy.cfg, three proxies and two model servers."""

@@ -1,9 +1,9 @@
-"""`make cluster-test`: a table of what happens behind HAProxy when servers fail, are drained and return.
+"""`make cluster-test`: a table of checks through HAProxy while servers fail, are drained and return.
 
     python -m tests.cluster [--dialects chat,messages,responses] [--streams 200]
 
-HAProxy is in front of three proxies, and of the two model servers that they share. Each row is a statement that must
-hold; the exit code is 1 if one does not. HAProxy is installed (apt-get) if it is missing.
+HAProxy is in front of three proxies, and of the two model servers that they share. Each row is a check; the exit
+code is 1 if one fails. HAProxy is installed (apt-get) if it is missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.cluster.boxes import Cluster, NotSoError, haproxy_program
+from tests.cluster.boxes import Cluster, NotReachedError, haproxy_program
 from tests.cluster.client import DIALECTS
 from tests.cluster.scenes import Play, Report
 
@@ -42,12 +42,12 @@ def _play(cluster: Cluster, report: Report, dialects: list[str], streams: int) -
         with cluster:
             asyncio.run(Play(cluster, report, dialects, streams).run())
             report.check("no proxy wrote a traceback", _tracebacks(cluster), [])
-    except NotSoError as error:
+    except NotReachedError as error:
         report.check("every expected state was reached", str(error), "")
 
 
 def _install() -> None:
-    """Install HAProxy. Its service has nothing to listen on."""
+    """Install HAProxy. With its default configuration, the service listens on no port."""
     apt = [*([] if os.geteuid() == 0 else ["sudo"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y"]
     subprocess.run([*apt, "update"], check=True)
     subprocess.run([*apt, "install", "--no-install-recommends", "haproxy"], check=True, stdout=subprocess.DEVNULL)

@@ -31,16 +31,16 @@ _ADDRESSES = ("192.0.2.11:8003", "192.0.2.12:8003", "192.0.2.13:8003")
 _MODEL_ADDRESSES = ("192.0.2.21:8000", "192.0.2.22:8000")
 
 
-class NotSoError(Exception):
+class NotReachedError(Exception):
     """An expected state was not reached."""
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: str, patience: float = PATIENCE) -> float:
-    """Wait until it holds; return the seconds."""
+    """Wait until `holds` returns true. Return the seconds."""
     began = time.monotonic()
     while not await holds():
         if time.monotonic() - began > patience:
-            raise NotSoError(f"not within {patience:.0f} s: {what}")
+            raise NotReachedError(f"not within {patience:.0f} s: {what}")
         await asyncio.sleep(0.05)
     return time.monotonic() - began
 
@@ -68,7 +68,7 @@ def rendered(port: int, models: int, proxies: Sequence[int], servers: Sequence[i
 
 @dataclass
 class Box:
-    """A server: the command that starts it, and the path that it answers when it is ready."""
+    """A server process: its command, and the path that it answers when it is ready."""
 
     name: str
     port: int
@@ -98,18 +98,18 @@ class Box:
             )
         try:
             await until(self._answers, f"{self.name} answers")
-        except NotSoError as error:
-            raise NotSoError(f"{error}\n{self.log.read_text()[-2000:]}") from None
+        except NotReachedError as error:
+            raise NotReachedError(f"{error}\n{self.log.read_text()[-2000:]}") from None
 
     async def _answers(self) -> bool:
         if await self.ended():
-            raise NotSoError(f"{self.name} ended")
+            raise NotReachedError(f"{self.name} ended")
         with suppress(OSError, HTTPException):
             return (await get(self.port, self.ready))[0] > 0
         return False
 
     def kill(self) -> None:
-        """Kill all of its processes, as a power failure does."""
+        """Kill all of its processes, as a power failure would."""
         assert self.process is not None
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -166,7 +166,7 @@ class Balancer(Box):
         return [row for row in rows if row["svname"] not in ("FRONTEND", "BACKEND")]
 
     async def sees(self, *states: str, backend: str = "proxies") -> float:
-        """Wait until the servers are in these states; return the seconds."""
+        """Wait until the servers are in these states. Return the seconds."""
 
         async def holds() -> bool:
             return [*self.states(backend).values()] == [*states]
@@ -186,7 +186,7 @@ def balancer(proxies: Sequence[int], servers: Sequence[int], models: int, folder
     """Return HAProxy in front of these ports of proxies, and on the port `models` in front of the model servers."""
     program = haproxy_program()
     if program is None:
-        raise NotSoError("HAProxy is not installed; apt-get install haproxy")
+        raise NotReachedError("HAProxy is not installed; apt-get install haproxy")
     folder.mkdir(exist_ok=True)
     port, config = free_port(), folder / "haproxy.cfg"
     config.write_text(rendered(port, models, proxies, servers, folder))
@@ -225,12 +225,12 @@ class Cluster:
         port = free_port()
         where = ("--port", str(port), "--upstream", f"http://127.0.0.1:{self.models}")
         command = (sys.executable, "-m", "proxy", "serve", *where)
-        # The key tells the model server which proxy asks.
+        # The key identifies the proxy to the model server.
         return Box(f"proxy{number}", port, command, self.folder, env={"TOOL_PROXY_UPSTREAM_KEY": f"p{number}"})
 
     @property
     def port(self) -> int:
-        """Where the clients ask."""
+        """HAProxy's port for clients."""
         return self.balancer.port
 
     @property
@@ -239,7 +239,7 @@ class Cluster:
         return self.folder / "seen"
 
     def seen(self) -> dict[str, list[str]]:
-        """Return who received each request, in order."""
+        """Return the recipients of each request, in order."""
         found: dict[str, list[str]] = {}
         for line in self.seen_file.read_text().splitlines() if self.seen_file.exists() else ():
             served, id_ = line.split()

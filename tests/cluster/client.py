@@ -17,7 +17,7 @@ from tests.faults import bench
 from tests.support import dialects
 from tests.support.dialects import Dialect, Responses
 
-# No client waits for longer than this; the longest answer takes half of it.
+# Clients' timeout, twice as long as the longest answer.
 LIMIT = 40.0
 # Retries of the official SDKs after 429 or 5xx.
 SDK_RETRIES = 2
@@ -25,12 +25,12 @@ _SERVED = re.compile(r"([AB]/p[123])((?: w\d+)*)")
 
 
 class Kind(Enum):
-    """What became of a request."""
+    """The kind of a request's outcome."""
 
     OK = "ok"
     EVENT = "error event"
     STATUS = "error status"
-    BROKEN = "broke off"
+    BROKEN = "cut"
     FALSE = "FALSE SUCCESS"
     HUNG = "HUNG"
 
@@ -69,7 +69,7 @@ class Asked:
 
 # Checking the SDK's types would take too long.
 DIALECTS: Mapping[str, Dialect] = {**dialects.DIALECTS, "responses": Responses(types=False)}
-# A client takes a stream with one of these for a success, even if it is cut afterwards.
+# Clients treat a stream with one of these as a success, even if it is cut afterwards.
 _FINISHED = re.compile(rb'"(?:finish|stop)_reason": ?"|"type": ?"response\.output_item\.done"')
 
 
@@ -84,10 +84,10 @@ class _Bytes:
 
 
 def judge(data: bytes, wanted: Wanted) -> Outcome:
-    """Return what became of a request whose answer was `data`, until the connection ended.
+    """Return the outcome of a request that received `data` until the connection ended.
 
-    A stream or answer that ends properly, reports no error and lacks a part of the text is a false success, and so is a
-    finish after such a text: SDKs take both for an answer.
+    An answer with a part of the text is a false success if it ends properly without an error, or has a finish reason:
+    SDKs accept both.
     """
     response = HTTPResponse(_Bytes(data))  # type: ignore[arg-type]
     if b"\r\n\r\n" not in data:
@@ -101,7 +101,7 @@ def judge(data: bytes, wanted: Wanted) -> Outcome:
 
 
 def _judge_error(wanted: Wanted, answer: bench.Answer) -> Outcome:
-    """Judge an error. HAProxy's own has one body, which every dialect can read."""
+    """Judge an error. HAProxy's own error has one body for all dialects."""
     try:
         told = json.loads(answer.data)
         known = bool(told["error"]["message"])
@@ -116,11 +116,11 @@ def _judge_error(wanted: Wanted, answer: bench.Answer) -> Outcome:
 
 def _judge_answer(wanted: Wanted, answer: bench.Answer) -> Outcome:
     body = answer.data
-    came = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
+    complete = body[: body.rfind(b"\n\n") + 2] if wanted.stream else body
     try:
-        told = answer.dialect.stream(came) if wanted.stream else answer.dialect.whole(came)
+        told = answer.dialect.stream(complete) if wanted.stream else answer.dialect.whole(complete)
     except (AssertionError, ValueError, KeyError, TypeError, IndexError) as error:
-        cut = not answer.ended and not (wanted.stream and _FINISHED.search(came))
+        cut = not answer.ended and not (wanted.stream and _FINISHED.search(complete))
         return Outcome(Kind.BROKEN if cut else Kind.FALSE, "", 200, f"{error!r} in {body[-200:]!r}")
     served, whole = _served(told.text, wanted.chunks)
     if told.failed:
@@ -129,7 +129,7 @@ def _judge_answer(wanted: Wanted, answer: bench.Answer) -> Outcome:
 
 
 def _served(text: str, chunks: int) -> tuple[str, bool]:
-    """Return who answered, and whether the text is complete."""
+    """Return the servers that answered, and whether the text is complete."""
     found = _SERVED.match(text)
     whole = bool(found) and text.split()[1:] == [f"w{number}" for number in range(chunks)]
     return (found[1] if found else ""), whole
@@ -151,7 +151,7 @@ def request(wanted: Wanted) -> bytes:
 
 
 async def ask(port: int, wanted: Wanted) -> Outcome:
-    """Make one try, which ends within the limit."""
+    """Make one try within the time limit."""
     got = bytearray()
     try:
         await asyncio.wait_for(_receive(port, request(wanted), got), LIMIT)
@@ -171,13 +171,13 @@ async def _receive(port: int, data: bytes, got: bytearray) -> None:
         while more := await reader.read(65536):
             got += more
     except ConnectionResetError:
-        pass  # what came before it counts
+        pass  # the data received so far counts
     finally:
         writer.close()
 
 
 async def ask_as_sdks_do(port: int, wanted: Wanted) -> Asked:
-    """Make up to three tries like the official SDKs: after 429 and 5xx, when Retry-After says."""
+    """Make up to three tries like the official SDKs: after 429 and 5xx, as Retry-After says."""
     asked = Asked(wanted, await ask(port, wanted))
     while asked.outcome.kind is Kind.STATUS and asked.outcome.status in (429, *range(500, 600)):
         asked.tries.append((time.monotonic(), asked.outcome))

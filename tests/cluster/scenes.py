@@ -17,7 +17,7 @@ from tests.cluster.client import Asked, Kind, Outcome, Wanted, ask, ask_as_sdks_
 CHUNKS, PAUSE = 40, 0.25
 WHOLES = 24
 # Outcomes of running answers.
-ENDS = ("ok", "broke off", "error event", "error status 502")
+ENDS = ("ok", "cut", "error event", "error status 502")
 CONVERSATIONS = 45
 ALL_UP = ("UP", "UP", "UP")
 # A proxy's answer in each dialect if HAProxy has no model server left: status and Retry-After.
@@ -26,14 +26,14 @@ _NO_SERVER = {"chat": "503 5", "messages": "529 5", "responses": "503 5"}
 
 @dataclass
 class Report:
-    """The table: one line per statement. `failed` are the statements that do not hold."""
+    """The table: one line per check. `failed` are the failed checks."""
 
     failed: list[str] = field(default_factory=list)
     checked: int = 0
 
     @property
     def holds(self) -> bool:
-        """Return whether statements were checked, and all hold."""
+        """Return whether there were checks, and all passed."""
         return self.checked > 0 and not self.failed
 
     def title(self, words: str) -> None:
@@ -44,18 +44,18 @@ class Report:
         print(f"          {words:<72} {value}", flush=True)
 
     def check(self, words: str, value: object, expected: object = True) -> None:
-        """Check a statement: it holds if the value is as expected."""
+        """Report a check, which passes if the value is as expected."""
         holds = value == expected
         self.checked += 1
         if not holds:
             self.failed.append(words)
         shown = "" if expected is True or value in ([], "") else value
-        verdict = "holds" if holds else "DOES NOT"
+        verdict = "ok" if holds else "FAILED"
         print(f"  {verdict:<8} {words:<72} {shown if holds else f'{value!r}, not {expected!r}'}".rstrip(), flush=True)
 
     def summary(self) -> str:
-        failed = "".join(f"\n  not: {words}" for words in self.failed)
-        return f"{self.checked - len(self.failed)} of {self.checked} hold{failed}"
+        failed = "".join(f"\n  failed: {words}" for words in self.failed)
+        return f"{self.checked - len(self.failed)} of {self.checked} checks passed{failed}"
 
 
 @dataclass
@@ -75,16 +75,16 @@ class Play:
         await self._paths()
         await self._leaving()
         await self._by_header()
-        before = await self._sticky("Conversations, all well", repeat=2)
+        before = await self._sticky("Conversations while all servers are up", repeat=2)
         await self._failing()
-        await self._coming_back(before)
+        await self._returning(before)
         await self._rolling(before, drained=True)
         await self._rolling(before, drained=False)
         self._once()
-        await self._nobody()
+        await self._all_down()
 
     def _wanted(self, conversation: str = "", **more: object) -> Wanted:
-        """Return a request with a new id; dialects take turns."""
+        """Return a request with a new id; dialects rotate."""
         number = next(self._ids)
         more.setdefault("dialect", self.dialects[number % len(self.dialects)])
         wanted = Wanted(f"r{number}", conversation or f"other-{number}", **more)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ class Play:
         return await ask(self.cluster.port, wanted)
 
     async def _paths(self) -> None:
-        self.report.title("What HAProxy lets through")
+        self.report.title("Paths that HAProxy forwards")
         for path in ("/_ready", "/v1/models", "/for/openclaw/v1/models"):
             self.report.check(f"GET {path} is answered", (await get(self.cluster.port, path))[0], 200)
         for method, path in (("POST", "/_reload"), ("GET", "/metrics"), ("GET", "/health"), ("POST", "/v2/../_reload")):
@@ -123,12 +123,12 @@ class Play:
         return sum([await server.under_way() for server in servers]) == number
 
     async def _by_header(self) -> None:
-        """Ask the model servers behind HAProxy like a proxy: only the header of the conversation decides."""
-        self.report.title("Which model server gets a request")
+        """Send requests like a proxy's to the model servers behind HAProxy: only the conversation's header decides."""
+        self.report.title("The model server of a request")
         homes = {key: {await self._home(key) for _ in range(4)} for key in map(str, range(CONVERSATIONS))}
         self.report.check("all requests with one X-Conversation-Key go to one server", _several(homes), {})
         self.report.check("and different ones to both", {min(home) for home in homes.values()}, {"A", "B"})
-        self.report.check("requests without it take turns", {await self._home("") for _ in range(4)}, {"A", "B"})
+        self.report.check("requests without it alternate", {await self._home("") for _ in range(4)}, {"A", "B"})
 
     async def _home(self, key: str) -> str:
         """Return the model server that answers requests with this key."""
@@ -137,13 +137,13 @@ class Play:
         return told["x-served-by"]
 
     async def _sticky(self, title: str, repeat: int) -> dict[str, str]:
-        """Ask conversations one by one, so that load does not move them; return who served each."""
+        """Send requests of conversations one by one, so that load does not move them. Return the servers of each."""
         self.report.title(title)
         homes: dict[str, set[str]] = {}
         outcomes = Counter[Kind]()
         for _ in range(repeat):
             for number in range(CONVERSATIONS):
-                await until(self._quiet, "HAProxy has nothing under way")
+                await until(self._quiet, "HAProxy has no running requests")
                 outcome = await self._ask(self._wanted(f"c{number}", stream=number % 3 > 0))
                 outcomes[outcome.kind] += 1
                 homes.setdefault(f"c{number}", set()).add(outcome.served)
@@ -158,14 +158,14 @@ class Play:
 
     async def _failing(self) -> None:
         """Kill a proxy, and a model server of the others, during streams."""
-        under_way = f"{self.streams} streams and {WHOLES} whole answers under way"
+        under_way = f"{self.streams} streams and {WHOLES} whole answers are running"
         self.report.title(f"{under_way}; proxy 1 and model server B are killed")
         asked = [self._wanted(chunks=CHUNKS, pause=PAUSE) for _ in range(self.streams)]
         asked += [self._wanted(stream=False, chunks=CHUNKS, pause=PAUSE) for _ in range(WHOLES)]
         running = [asyncio.ensure_future(self._ask(wanted)) for wanted in asked]
-        await until(lambda: self._open(len(asked)), "the model servers have all of them")
+        await until(lambda: self._open(len(asked)), "the model servers have all requests")
         await asyncio.sleep(CHUNKS * PAUSE / 3)
-        self.report.check("none had ended before", sum(task.done() for task in running), 0)
+        self.report.check("none had ended yet", sum(task.done() for task in running), 0)
         load = self.cluster.load()
         self.cluster.proxies[0].kill()
         self.cluster.servers["B"].kill()
@@ -174,25 +174,25 @@ class Play:
         self._judge_cut(asked, outcomes)
         self.report.check("new requests are answered", {one.outcome.kind for one in new}, {Kind.OK})
         self.report.check("and at the first try", [outcome for one in new for outcome in one.tries], [])
-        self.report.check("proxy 1 got nothing more", self.cluster.load()["A/p1"], load["A/p1"])
+        self.report.check("proxy 1 received no more requests", self.cluster.load()["A/p1"], load["A/p1"])
         serve, live = ([*self.cluster.balancer.states(backend).values()] for backend in ("proxies", "alive"))
-        self.report.check("HAProxy sees who can serve", serve, ["DOWN", "UP", "UP"])
-        self.report.check("and who lives", live, ["DOWN", "UP", "UP"])
+        self.report.check("HAProxy sees which proxies can serve", serve, ["DOWN", "UP", "UP"])
+        self.report.check("HAProxy sees which proxies are alive", live, ["DOWN", "UP", "UP"])
         models = [*self.cluster.balancer.states("models").values()]
-        self.report.check("and which model servers there are", models, ["UP", "DOWN"])
+        self.report.check("HAProxy sees which model servers are up", models, ["UP", "DOWN"])
 
     def _judge_cut(self, asked: list[Wanted], outcomes: list[Outcome]) -> None:
         """Check the outcomes of running requests by their model server and proxy."""
         ways = {id_: served[0] for id_, served in self.cluster.seen().items()}
         table = Counter(
-            (ways[wanted.id], "stream" if wanted.stream else "whole", _told(outcome))
+            (ways[wanted.id], "stream" if wanted.stream else "whole", _described(outcome))
             for wanted, outcome in zip(asked, outcomes, strict=True)
         )
         for (way, how, told), number in sorted(table.items()):
             self.report.note(f"{way}, {how}", f"{number} {told}")
         expected = {(way, how, _expected(way, how)) for way, how, _ in table}
-        self.report.check("proxy 1's break off, server B's end in errors, all others well", {*table}, expected)
-        self.report.check("there were some of each", {_expected(way, how) for way, how, _ in table}, {*ENDS})
+        self.report.check("proxy 1's are cut, server B's end in errors, all others succeed", {*table}, expected)
+        self.report.check("all kinds of outcomes occurred", {_expected(way, how) for way, how, _ in table}, {*ENDS})
 
     async def _stream_of_requests(self, seconds: float) -> list[Asked]:
         """Send new requests for `seconds`, 20 per second, each with the retries of SDKs."""
@@ -208,14 +208,14 @@ class Play:
         self._tries[wanted.id] += 1 + len(asked.tries)
         return asked
 
-    async def _coming_back(self, before: dict[str, str]) -> None:
+    async def _returning(self, before: dict[str, str]) -> None:
         await self.cluster.servers["B"].start()
         await self.cluster.balancer.sees("UP", "UP", backend="models")
         await self.cluster.balancer.sees("DOWN", "UP", "UP")
         without = await self._sticky("Server B is back, proxy 1 is not", repeat=2)
         moved = {name: (home, without[name]) for name, home in before.items() if without[name] != home}
         self.report.check("only conversations of proxy 1 have moved", {home[2:] for home, _ in moved.values()}, {"p1"})
-        self.report.check("to both of the others", {home[2:] for _, home in moved.values()}, {"p2", "p3"})
+        self.report.check("to both other proxies", {home[2:] for _, home in moved.values()}, {"p2", "p3"})
         self.report.check("with the same model server", [two for two in moved.values() if two[0][0] != two[1][0]], [])
         await self.cluster.proxies[0].start()
         await self.cluster.balancer.sees(*ALL_UP)
@@ -223,58 +223,58 @@ class Play:
         self.report.check("every conversation is where it was at first", _moved(before, after), {})
 
     async def _rolling(self, before: dict[str, str], *, drained: bool) -> None:
-        """Stop and start proxy 2, drained before or not."""
-        how = "it is drained before" if drained else "it is not drained before"
+        """Stop and start proxy 2, after draining it or not."""
+        how = "it is drained first" if drained else "it is not drained first"
         self.report.title(f"Proxy 2 is stopped by SIGTERM under load; {how}")
         balancer, proxy = self.cluster.balancer, self.cluster.proxies[1]
         here = [name for name, home in before.items() if home.endswith("p2")]
         asked = [self._wanted(name, chunks=CHUNKS, pause=PAUSE) for name in here]
         running = [asyncio.ensure_future(self._ask(wanted)) for wanted in asked]
-        await until(lambda: self._open(len(asked)), "the model servers have all of them")
+        await until(lambda: self._open(len(asked)), "the model servers have all requests")
         if drained:
             balancer.drain("proxy2")
         load = asyncio.ensure_future(self._stream_of_requests(6.0))
         await asyncio.sleep(0.5)
         proxy.stop()
         new, outcomes = await load, await asyncio.gather(*running)
-        self.report.check("streams that run end well", {outcome.kind for outcome in outcomes}, {Kind.OK})
+        self.report.check("running streams succeed", {outcome.kind for outcome in outcomes}, {Kind.OK})
         self.report.check("new requests are answered", {asked.outcome.kind for asked in new}, {Kind.OK})
         self.report.check("and at the first try", sum(len(asked.tries) for asked in new), 0)
-        took = await until(proxy.ended, "proxy 2 has ended")
-        self.report.check("it ends with its last stream, within 10 s", took < 10)
+        took = await until(proxy.ended, "proxy 2 has exited")
+        self.report.check("it exits after its last stream, within 10 s", took < 10)
         await proxy.start()
         if drained:
             balancer.take_back("proxy2")
         await balancer.sees(*ALL_UP)
-        after = await self._sticky("It is back", repeat=1)
+        after = await self._sticky("Proxy 2 is back", repeat=1)
         self.report.check("every conversation is where it was at first", _moved(before, after), {})
 
     def _once(self) -> None:
         """Check that each try reached a model server at most once: only clients retry."""
-        self.report.title("What reached a model server")
+        self.report.title("Requests at the model servers")
         seen = self.cluster.seen()
         twice = [id_ for id_, ways in seen.items() if len(ways) > self._tries[id_]]
         self.report.check("no try reached a model server twice", twice, [])
-        self.report.note("requests; tries; what the model servers saw", self._counts())
+        self.report.note("requests; tries; requests at the model servers", self._counts())
 
     def _counts(self) -> str:
         return f"{len(self._sent)}; {self._tries.total()}; {self.cluster.load().total()}"
 
-    async def _nobody(self) -> None:
+    async def _all_down(self) -> None:
         """Kill all model servers, then all proxies."""
         self.report.title("All model servers are killed, then all proxies")
         for server in self.cluster.servers.values():
             server.kill()
         await self.cluster.balancer.sees("DOWN", "DOWN", backend="models")
         await self.cluster.balancer.sees("DOWN", "DOWN", "DOWN")
-        self.report.check("HAProxy's /_ready says so", (await get(self.cluster.port, "/_ready"))[0], 503)
+        self.report.check("HAProxy's /_ready reports it", (await get(self.cluster.port, "/_ready"))[0], 503)
         told = {(dialect, stream): _NO_SERVER[dialect] for dialect in self.dialects for stream in (True, False)}
-        self.report.check("a proxy answers, in the dialect", await self._errors(), told)
+        self.report.check("a proxy answers in the client's dialect", await self._errors(), told)
         for proxy in self.cluster.proxies:
             proxy.kill()
         await self.cluster.balancer.sees("DOWN", "DOWN", "DOWN", backend="alive")
         self.report.check(
-            "HAProxy answers, so that each dialect can read it", await self._errors(), dict.fromkeys(told, "503 5")
+            "HAProxy answers in a form that each dialect can read", await self._errors(), dict.fromkeys(told, "503 5")
         )
 
     async def _errors(self) -> dict[tuple[str, bool], str]:
@@ -283,7 +283,7 @@ class Play:
             for stream in (True, False):
                 outcome = await self._ask(self._wanted(dialect=dialect, stream=stream))
                 known = outcome.kind is Kind.STATUS
-                found[dialect, stream] = f"{outcome.status} {outcome.retry_after}" if known else _told(outcome)
+                found[dialect, stream] = f"{outcome.status} {outcome.retry_after}" if known else _described(outcome)
         return found
 
 
@@ -293,10 +293,10 @@ def _expected(way: str, how: str) -> str:
         return "ok"
     if how == "whole":
         return "error status 502"
-    return "broke off" if way.endswith("p1") else "error event"
+    return "cut" if way.endswith("p1") else "error event"
 
 
-def _told(outcome: Outcome) -> str:
+def _described(outcome: Outcome) -> str:
     return f"{outcome.kind.value} {outcome.status}" if outcome.kind is Kind.STATUS else outcome.kind.value
 
 

@@ -1,10 +1,10 @@
-"""A model server that streams for as long as its request says, in a process of its own that can be killed.
+"""A model server whose requests set the length of its streams. It is a separate process that can be killed.
 
     python -m tests.cluster.upstream --port 8000 --name A --seen FILE
 
-The last message of a request has its orders: `request=r1 chunks=40 pause=0.25`. The text of the answer is
-`A/p1 w0 w1 ...`: this server's name, the key of the proxy that asks, and one word for each chunk. FILE gets a line for
-each request when it arrives, so that it outlives the server. `GET /open` is the number of running answers. Each answer
+The last message of a request has its parameters: `request=r1 chunks=40 pause=0.25`. The text of the answer is
+`A/p1 w0 w1 ...`: this server's name, the key of the proxy, and one word per chunk. Each request is written to FILE
+when it arrives, so that the record survives the server. `GET /open` returns the number of running answers. Each answer
 has the server's name in the header `X-Served-By`.
 """
 
@@ -49,7 +49,7 @@ class _Handler(Handler):
         self.send_whole(200, {"/open": {"open": self.server.under_way}, "/v1/models": cards}.get(self.path, {}))
 
     def do_POST(self) -> None:
-        """Answer a chat request as it says."""
+        """Answer a chat request by its parameters."""
         body = self.body()
         request, chunks, pause = _WANTED.findall(json.dumps(body))[-1]
         served = f"{self.server.name}/{self.headers['Authorization'].removeprefix('Bearer ')}"
@@ -77,7 +77,7 @@ class _Handler(Handler):
         yield from (finish(), USAGE, DONE)
 
     def _wait(self, seconds: float) -> None:
-        """Wait. Raise ConnectionError if the other side closes meanwhile."""
+        """Wait. Raises ConnectionError if the other side closes meanwhile."""
         poll = select.poll()
         poll.register(self.connection, select.POLLRDHUP)
         if poll.poll(seconds * 1000):

@@ -1,1 +1,1 @@
-"""canitoolcall's fixtures through the proxy: what a client receives from a vLLM without parsers."""
+"""canitoolcall's fixtures through the proxy, as a client receives them from a vLLM without parsers."""

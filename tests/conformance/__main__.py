@@ -44,7 +44,7 @@ def main() -> int:
     parser.add_argument(
         "--family", action="append", choices=load_families(), help="replay only this family (repeatable)"
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write the suite's results of each run here, too")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write the suite's results of each run here")
     options = parser.parse_args()
     began, good, total = time.monotonic(), list[int](), 0
     for name in ("", ALIAS):

@@ -1,4 +1,4 @@
-"""The conformance suite: verdicts are the suite's own, and no fixture that passed fails again."""
+"""The conformance suite: it judges with its own verdicts, and no fixture that passed before fails."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.once
 
 
 @pytest.mark.parametrize("name", ["", ALIAS])
-def test_the_suite_judges_what_a_client_receives(name: str) -> None:
-    """The second fixture wants a call in the middle of a sentence read; the proxy takes it as shown."""
+def test_suite_judges_what_a_client_receives(name: str) -> None:
+    """The second fixture expects a call in the middle of a sentence, which the proxy treats as prose."""
     passed, failed = replay(name, ids=["llama/l3-single-call", "gemma4/sglang-text-around-call"])[::-1]
     assert (passed.status, passed.skipped_strategies) == (Status.PASS, {})
     assert {row.strategy for row in passed.checks} >= {"nonstream", *STRATEGIES}
@@ -27,7 +27,7 @@ def test_the_suite_judges_what_a_client_receives(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_fixture_fails_that_passed_before() -> None:
+def test_fixtures_that_passed_before_still_pass() -> None:
     command = [sys.executable, "-m", "tests.conformance", "--at-least", *map(str, AT_LEAST)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,8 +1,8 @@
 """`python -m tests.demo`: agents' requests sent to a model server, directly and through the proxy.
 
-The server is a real llama.cpp server whose tokens are scripted; where it cannot be installed or started, the
-recorded answers of one are replayed. The proxy is started as a user starts it. Exit status 0 means that every
-agent got what its model meant. Then a small trained model is asked, too, if it was downloaded by `make models`.
+The server is a real llama.cpp server with scripted tokens. If it cannot be installed or started, recorded answers are
+replayed. The proxy is started as a user starts it. Then a small trained model is asked too, if `make models` has
+downloaded one. Exit status 0 means that every agent got what its model meant.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tests.demo.cases import CASES
 from tests.real import llama, processes
 from tests.real.replay import ReplayServer
 
-LIMIT = 120  # seconds for each part, on a machine that is busy too; ending the processes may take eight more
+LIMIT = 120  # seconds for each part, even on a busy machine; ending the processes may take eight more
 CACHE = processes.ROOT / ".cache"
 SMALL = files.MODELS[1:]  # the trained models that answer in seconds
 QUESTION = "one-02"
-# The table: four columns that wrap, for a terminal of 100 columns.
-WIDTHS = (9, 18, 27, 40)  # with two blanks between them: 100
+# The table has four columns that wrap, for a terminal of 100 columns.
+WIDTHS = (9, 18, 27, 40)  # 100 with two blanks between columns
 GAP = "  "
 HEADS = ("agent", "the model wrote", "the server sent", "through the proxy, the agent gets")
 
 
 class OutOfTimeError(BaseException):
-    """The demo's time is over. Not an `Exception`, so that no handler of other errors catches it."""
+    """The demo timed out. It is not an `Exception`, so that handlers of other errors do not catch it."""
 
 
 def arguments() -> argparse.Namespace:
@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
         "--upstream",
         choices=("auto", "real", "replay"),
         default="auto",
-        help="the model server: a real one, a replay of recordings, or whichever is there (default)",
+        help="the model server: a real one, a replay of recordings, or the first that is available (default)",
     )
     return parser.parse_args()
 
@@ -78,14 +78,14 @@ def main() -> int:
 
 
 def _out_of_time(number: int, frame: FrameType | None) -> None:
-    """End the demo from within, so that its processes are ended too."""
+    """Raise an error in the demo, so that it ends its processes."""
     raise OutOfTimeError(f"{LIMIT} seconds are over")
 
 
 def start_upstream(choice: str, stack: contextlib.ExitStack) -> str:
-    """Start the model server of `choice` for as long as `stack` is open, say which it is, and return its URL.
+    """Start the model server of `choice` until `stack` closes, print which one it is, and return its URL.
 
-    Raises `NotStartedError` if it must be the real one and that does not start.
+    Raises `NotStartedError` if the real one is required and does not start.
     """
     reason = "as asked"
     if choice != "replay":
@@ -100,7 +100,7 @@ def start_upstream(choice: str, stack: contextlib.ExitStack) -> str:
 
 
 def _start_real(stack: contextlib.ExitStack) -> str:
-    """Start the real server for as long as `stack` is open and return its URL."""
+    """Start the real server until `stack` closes, and return its URL."""
     if not llama.available():
         raise processes.NotStartedError("the extra `real` is not installed")
     server = stack.enter_context(llama.LlamaServer(cache=CACHE))
@@ -111,7 +111,7 @@ def _start_real(stack: contextlib.ExitStack) -> str:
 def compare(upstream: str, proxy: str) -> tuple[int, int]:
     """Send every case both ways and print the table.
 
-    Return how many agents got something wrong through the proxy, and how many only the proxy served well.
+    Return the number of wrong results through the proxy, and of results that are right only through it.
     """
     wrong = helped = 0
     print("", *header(), sep="\n")
@@ -128,10 +128,10 @@ def compare(upstream: str, proxy: str) -> tuple[int, int]:
 
 
 def ask_a_trained_model(stack: contextlib.ExitStack) -> None:
-    """Ask a small trained model a question without and with the proxy, if `make models` has put one into the cache."""
+    """Ask a small trained model a question without and with the proxy, if `make models` has downloaded one."""
     model = next((one for one in SMALL if files.present(one)), None)
     if model is None or not llama.available():
-        print("\nA trained model can be asked, too, once `make models ARGS=--quick` has downloaded one (0.5 GB).\n")
+        print("\nTo ask a trained model too, download one with `make models ARGS=--quick` (0.5 GB).\n")
         return
     llama_server = LlamaServer(model, files.cache_folder() / model.file, stack, 1).url()
     question = next(one for one in load_questions() if one.id == QUESTION)
@@ -150,12 +150,12 @@ def header() -> Iterator[str]:
 
 
 def rule(mark: str = "-") -> str:
-    """Return the line below the heads, or between agents."""
+    """Return the line below the header, or between agents."""
     return GAP.join(mark * width for width in WIDTHS)
 
 
 def row(cells: Sequence[str]) -> Iterator[str]:
-    """Return the lines of one row: each cell wrapped to its column, its own line breaks kept."""
+    """Yield the lines of one row. Cells are wrapped to their columns and keep their line breaks."""
     columns = [_wrap(cell, width) for cell, width in zip(cells, WIDTHS, strict=True)]
     for parts in itertools.zip_longest(*columns, fillvalue=""):
         padded = (part.ljust(width) for part, width in zip(parts, WIDTHS, strict=True))
@@ -177,7 +177,7 @@ def before(reply: Reply) -> str:
 
 
 def after(reply: Reply, faults: Sequence[str]) -> str:
-    """Say what the agent gets, the calls in full, and what is wrong with it."""
+    """Return a description of the agent's result: the calls in full, and the faults."""
     if faults:
         return "WRONG " + "\n".join(faults)
     if not reply.calls:

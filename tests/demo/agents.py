@@ -1,6 +1,6 @@
-"""The agents of the demo: requests in the shape that each really sends, in the project's own words.
+"""The agents of the demo, and their requests.
 
-Layout, headers, the names of tools and of parameters are the agents' own; prompts and descriptions are not.
+Layout, headers, and names of tools and parameters are those of the real agents; prompts and descriptions are not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARKER = "@@script@@"
 
 @dataclass(frozen=True)
 class Agent:
-    """A coding agent: its name, its headers, and its first request with a place for the script's name."""
+    """A coding agent: its name, its headers, and its first request with a placeholder for the script's name."""
 
     name: str
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Agent:
 
 
 def _fill(content: Any, script: str) -> Any:
-    """Return a message's content with the script's name in its place; parts are filled one by one."""
+    """Return a message's content, text or parts, with the placeholder replaced by the script's name."""
     if isinstance(content, str):
         return content.replace(MARKER, script)
     return [{**part, "text": part["text"].replace(MARKER, script)} for part in content]

@@ -1,4 +1,4 @@
-"""The cases of the demo: which agent, what its model writes, and what the agent must get."""
+"""The cases of the demo: the agent, what its model writes, and what the agent must receive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Expected = tuple[tuple[str, dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class Case:
-    """One row: an agent, a script of `tests/real`, its form in words, and the calls and text it means."""
+    """One row: an agent, a script of `tests/real`, a description of its form, and the intended calls and text."""
 
     agent: Agent
     script: str
@@ -29,14 +29,14 @@ class Case:
     text: str = ""
 
     def ask(self, url: str) -> Reply:
-        """Send the agent's request to the server at `url` and return the reply, an error of any kind in it."""
+        """Send the agent's request to the server at `url` and return the reply. Errors are part of the reply."""
         try:
             return receive(url, self.agent.request(self.script), self.agent.headers)
         except (requests.RequestException, ValueError, LookupError) as error:
             return Reply("", [], "", 0, 0.0, f"{type(error).__name__}: {error}")
 
     def faults(self, reply: Reply) -> list[str]:
-        """Return the differences of `reply` from what the agent must get."""
+        """Return the differences between `reply` and what the agent must receive."""
         if reply.error:
             return [f"error: {reply.error}"]
         calls = [_meaning(*call) for call in reply.calls]
@@ -48,12 +48,12 @@ class Case:
         return [f"unexpected {what}" for what, holds in checks.items() if not holds]
 
     def _is_text(self, text: str) -> bool:
-        """Next to calls, blanks do not count; a reply without calls must be verbatim."""
+        """Return whether the text is as expected: verbatim, except for blanks in a reply with calls."""
         return text.strip() == self.text if self.calls else text == self.text
 
 
 def _meaning(name: str, arguments: str) -> tuple[str, Any]:
-    """Return a call as an agent reads it. Arguments that are not JSON stay a string, which no case expects."""
+    """Return a call as an agent reads it. Arguments that are not JSON are a string, which no case expects."""
     try:
         return name, json.loads(arguments)
     except ValueError:

@@ -1,1 +1,1 @@
-"""The deployment, end to end, and what it installs."""
+"""End-to-end tests of the deployment, and checks of the locked packages."""

@@ -1,8 +1,8 @@
 """`python -m tests.deploy`: deploy.sh and the unit, end to end, on this machine.
 
-The host is a real sshd on loopback with a stand-in for systemctl that does what the installed unit file says; what is
-deployed is this checkout and copies of it that are newer, broken or sick. Everything else is real: ssh, scp, pip, the
-wheels, the virtual environments, gunicorn. Each line that is printed was asserted.
+The host is a real sshd on loopback with a stand-in for systemctl that follows the installed unit file. This checkout is
+deployed, and copies of it that are newer, broken or unhealthy. Everything else is real: ssh, scp, pip, the wheels, the
+virtual environments, gunicorn. Each printed line reports a check that passed.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ SICK = ("def health(self) -> JsonObject:\n", "def health(self) -> JsonObject:\n 
 
 
 def main() -> int:
-    """All steps, in order; each builds on the ones before."""
+    """Run all steps in order; each builds on the previous ones."""
     if os.geteuid():
         os.execvp("sudo", ["sudo", "-E", sys.executable, "-m", "tests.deploy"])
     install_packages()
     os.umask(0o022)
     folder = Path(tempfile.mkdtemp(prefix="deploy-"))
-    folder.chmod(0o755)  # the service is another user
+    folder.chmod(0o755)  # the service runs as another user
     start = time.monotonic()
     try:
         subprocess.run(["shellcheck", *(ROOT / "systemd").glob("*.sh")], check=True)
-        tell("shellcheck finds nothing")
+        report("shellcheck reports no problems")
         check_wheels()
         with Upstream() as upstream, Host(folder, upstream.url) as host:
             for step in STEPS:
                 step(host, upstream)
-        live.check(folder, tell)
+        live.check(folder, report)
     except BaseException:
         print(f"FAILED; the output is in {folder}", file=sys.stderr)
         raise
     shutil.rmtree(folder)
-    print(f"all of it in {time.monotonic() - start:.0f} s")
+    print(f"completed in {time.monotonic() - start:.0f} s")
     return 0
 
 
@@ -71,25 +71,25 @@ def install_packages() -> None:
         subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     print(f"  {line}", flush=True)
 
 
 def check_wheels() -> None:
-    """Ask pip for the locked wheels, here and for each Python and machine."""
-    # Into an empty folder, so that what is installed here does not count.
+    """Check that pip finds the locked wheels, here and for each Python and machine."""
+    # An empty folder, so that packages installed here are not used.
     pip(["install", "--dry-run", "--ignore-installed", *LOCKED])
-    tell("pip install --require-hashes -r requirements.lock")
+    report("pip install --require-hashes -r requirements.lock")
     for python in PYTHONS:
         for machine in MACHINES:
             target = ["--implementation", "cp", "--python-version", python]
             target += ["--platform", f"manylinux2014_{machine}", "--platform", f"manylinux_2_28_{machine}"]
             pip(["install", "--dry-run", "--ignore-installed", "--target", "none", *target, *LOCKED])
-    tell(f"wheels for {', '.join(PYTHONS)} on {' and '.join(MACHINES)}, by their digests")
+    report(f"wheels for {', '.join(PYTHONS)} on {' and '.join(MACHINES)}, by their digests")
 
 
 def pip(words: list[str]) -> None:
-    """Run pip; raise with what it said if it fails."""
+    """Run pip. Raise an error with its output if it fails."""
     done = subprocess.run([*PIP, words[0], "-q", *words[1:]], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -100,14 +100,14 @@ def first(host: Host, upstream: Upstream) -> None:
     health = host.health()
     assert (health["version"], health["max_tool_calls"]) == (__version__, 41), health
     assert health["rules_file"] == str(host.rules) and host.current.startswith(f"{__version__}-")
-    assert host.asked_of_systemctl() == ["daemon-reload", "enable", "restart"]
+    assert host.systemctl_commands() == ["daemon-reload", "enable", "restart"]
     unit = (host.units / "vllm-tool-proxy.service").read_text()
     assert f"ExecStart={host.root}/current/venv/bin/python" in unit and (host.units / "vllm-tool-proxy.socket").exists()
     assert host.releases == {host.current} and "wheels" not in os.listdir(host.root / "current")
-    assert not [name for name in os.listdir("/tmp") if name.startswith("vllm-tool-proxy.")], "the upload is still there"
+    assert not [name for name in os.listdir("/tmp") if name.startswith("vllm-tool-proxy.")], "upload not removed"
     script = host.root / "current" / "venv" / "bin" / "vllm-tool-proxy"
     assert subprocess.run([script, "--version"], capture_output=True, check=True, text=True).stdout.split()[1]
-    tell("first deployment: unit installed, release in force, the host's own rules and options")
+    report("first deployment: unit installed, release in force, the host's own rules and options")
 
 
 def second(host: Host, upstream: Upstream) -> None:
@@ -122,15 +122,15 @@ def second(host: Host, upstream: Upstream) -> None:
     assert traffic.failures == [] and traffic.answered > 100, traffic.failures[:3]
     assert traffic.streamed.count("a") > 30
     maps = Path(f"/proc/{host.health()['worker']}/maps").read_text()
-    assert f"{host.current}/venv" in maps and old not in maps, "libraries of the other release"
+    assert f"{host.current}/venv" in maps and old not in maps, "the worker has libraries of another release"
     assert host.health()["version"] == "9.0.0" and host.current.startswith("9.0.0-")
-    assert host.asked_of_systemctl() == ["reload"] and (host.folder / "pid").read_text() == pid
-    assert host.releases == {old, host.current, *stale[-3:]}, "the last five stay"
+    assert host.systemctl_commands() == ["reload"] and (host.folder / "pid").read_text() == pid
+    assert host.releases == {old, host.current, *stale[-3:]}, "the last five releases must be kept"
     for name in stale[-3:]:
         (host.root / "releases" / name).rmdir()
-    tell(
+    report(
         f"second deployment: {traffic.answered} requests, none refused, the slowest {traffic.slowest * 1000:.0f} ms; "
-        "the stream that ran went on to its end; five releases are kept"
+        "the running stream completed; five releases are kept"
     )
 
 
@@ -140,59 +140,59 @@ def refused(host: Host, message: str, **how: Path) -> None:
     done = host.deploy(**how)
     assert done.returncode == 1 and message in done.stderr, done.stderr
     assert (host.current, host.releases, host.health()["worker"]) == before
-    assert host.asked_of_systemctl() == []
+    assert host.systemctl_commands() == []
 
 
 def broken(host: Host, upstream: Upstream) -> None:
     """Refuse code that cannot be loaded, unusable rules, and a second deployment at the same time."""
     import_error = {"proxy/app.py": ("from __future__ import annotations\n", "import no_such_module\n")}
     refused(host, "No module named 'no_such_module'", checkout=checkout(host.folder / "broken", "9.0.1", import_error))
-    tell("a release that cannot be loaded: refused, nothing changed")
+    report("a release that cannot be loaded: refused, nothing changed")
     host.rules.write_text("settings: {max_tool_cals: 1}\n")
     refused(host, "max_tool_cals")
     host.rules.write_text("settings: {max_tool_calls: 42}\n")
-    tell("a host whose rules the release cannot use: refused, nothing changed")
+    report("a host whose rules the release cannot use: refused, nothing changed")
     with (host.root / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         refused(host, "another deployment is under way")
-    tell("two deployments at once: the second is refused")
+    report("two deployments at the same time: the second is refused")
 
 
 def sick(host: Host, upstream: Upstream) -> None:
-    """It starts, but /health fails."""
+    """Deploy a release that starts but fails /health."""
     old = host.current
     done = host.deploy(checkout=checkout(host.folder / "sick", "9.0.2", {"proxy/server/state.py": SICK}))
     assert done.returncode == 1 and f"{old} is in force again" in done.stderr, done.stderr
     assert (host.current, host.health()["version"]) == (old, "9.0.0")
-    assert host.asked_of_systemctl() == ["reload", "reload"]
+    assert host.systemctl_commands() == ["reload", "reload"]
     assert [name for name in host.releases if name.startswith("9.0.2-")] == [
         name for name in host.releases if name.endswith(".failed")
     ]
-    tell("a release that starts and is not healthy: rolled back automatically")
+    report("a release that starts but is unhealthy: rolled back automatically")
 
 
 def back(host: Host, upstream: Upstream) -> None:
     """Roll back one release, no further, and return by name."""
     new = host.current
     assert (done := host.deploy("--rollback")).returncode == 0, done.stderr
-    assert host.health()["version"] == __version__ and host.asked_of_systemctl() == ["reload"]
+    assert host.health()["version"] == __version__ and host.systemctl_commands() == ["reload"]
     done = host.deploy("--rollback")
     assert done.returncode == 1 and "there is no release before" in done.stderr, done.stderr
     assert (done := host.deploy(f"--rollback={new}")).returncode == 0, done.stderr
-    assert (host.current, host.health()["version"], host.asked_of_systemctl()) == (new, "9.0.0", ["reload"])
-    tell("rollback: back, not further than there is, and forward again by name")
+    assert (host.current, host.health()["version"], host.systemctl_commands()) == (new, "9.0.0", ["reload"])
+    report("rollback: to the previous release, never past the oldest, and forward again by name")
 
 
 def restarted(host: Host, upstream: Upstream) -> None:
-    """Restart if the other release has another gunicorn."""
+    """Restart if the other release has a different gunicorn."""
     (metadata,) = (host.root / "releases").glob(f"{__version__}-*/venv/lib/python*/site-packages/gunicorn-*/METADATA")
     text = metadata.read_text()
     metadata.write_text(re.sub(r"(?m)^Version: .*$", "Version: 27.0.0", text))
     done = host.deploy("--rollback")
     assert done.returncode == 0 and "gunicorn 27.0.0" in done.stderr, done.stderr
-    assert host.asked_of_systemctl() == ["restart"] and host.health()["version"] == __version__
+    assert host.systemctl_commands() == ["restart"] and host.health()["version"] == __version__
     metadata.write_text(text)
-    tell("another gunicorn: a restart instead of a reload, announced")
+    report("different gunicorn: an announced restart instead of a reload")
 
 
 STEPS: list[Callable[[Host, Upstream], None]] = [first, second, broken, sick, back, restarted]

@@ -1,7 +1,7 @@
-"""`python -m tests.deploy.audit PIP_AUDIT LOCK...`: whether known vulnerabilities concern what the locks hold.
+"""`python -m tests.deploy.audit PIP_AUDIT LOCK...`: check the locked packages for known vulnerabilities.
 
-Exit status 1 means that one does. pip-audit itself reports success when its database did not know a package at all, as
-behind a mirror of the package index, and fails when it cannot be asked: both are told here, and are no failure.
+Exit status 1 means that a package has one. pip-audit reports success if its database does not know a package at all (as
+with a mirror of the package index), and fails if the database is unreachable. Both are printed and are not failures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SECONDS = 300
 
 
 def main(argv: Sequence[str]) -> int:
-    """Audit each lock; print what is found; return the exit status."""
+    """Audit each lock, print the findings, and return the exit status."""
     program, *locks = argv
     worst = 0
     for lock in locks:
@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def report(program: str, lock: str) -> tuple[dict[str, Any] | None, str]:
-    """What pip-audit makes of a lock (None if it could not), and the last line that it said."""
+    """Return pip-audit's report on a lock (None if it failed), and the last line of its output."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "audit.json"
         command = [program, "--requirement", lock, "--require-hashes", "--disable-pip", "--progress-spinner", "off"]
@@ -43,24 +43,24 @@ def report(program: str, lock: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def verdict(report: dict[str, Any] | None, said: str) -> tuple[int, list[str]]:
-    """The exit status, and what to print."""
+    """Return the exit status and the lines to print."""
     if report is None:
-        return 0, [f"NOT AUDITED, the database of vulnerabilities could not be asked: {said}"]
+        return 0, [f"NOT AUDITED, the vulnerability database is unreachable: {said}"]
     packages = report["dependencies"]
     found = [(each, hole) for each in packages for hole in each.get("vulns", [])]
     lines = [f"{each['name']} {each['version']} has {hole['id']}; {_remedy(hole)}" for each, hole in found]
     asked = [each for each in packages if "skip_reason" not in each]
     if len(asked) < len(packages):
-        lines.append(f"NOT AUDITED, the database could not be asked about {len(packages) - len(asked)} packages:")
+        lines.append(f"NOT AUDITED, the database does not know {len(packages) - len(asked)} packages:")
         lines += [f"  {each['skip_reason']}" for each in packages if "skip_reason" in each]
     if asked and not found:
         lines.append(f"no known vulnerability in {len(asked)} packages")
-    return int(bool(found)), lines or ["there is no package in it"]
+    return int(bool(found)), lines or ["the lock has no packages"]
 
 
 def _remedy(hole: dict[str, Any]) -> str:
     fixed = hole.get("fix_versions") or []
-    return f"take {' or '.join(fixed)} (make lock)" if fixed else "there is no version without it yet"
+    return f"upgrade to {' or '.join(fixed)} (make lock)" if fixed else "no fixed version yet"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ SOURCES = ("proxy", "systemd", "setup.cfg", "pyproject.toml", "README.md", "LICE
 
 
 class Host:
-    """A context manager: sshd with its own keys in `folder`."""
+    """Context manager: sshd with its own keys in `folder`."""
 
     def __init__(self, folder: Path, upstream: str) -> None:
         self.folder = folder
@@ -93,7 +93,7 @@ class Host:
         return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
     def deploy(self, *words: str, checkout: Path = ROOT) -> subprocess.CompletedProcess[str]:
-        """deploy.sh of a checkout to this host, with the options that keep it in the folder."""
+        """Run a checkout's deploy.sh for this host, with options that confine it to the folder."""
         options = ["--ssh-config", self.ssh_config, "--root", self.root, "--units", self.units]
         options += ["--environment", self.environment, "--wait", "15", *words]
         command = [str(checkout / "systemd" / "deploy.sh"), "gpu", *map(str, options)]
@@ -115,10 +115,10 @@ class Host:
 
     @property
     def releases(self) -> set[str]:
-        """What is in the folder of the releases."""
+        """The names in the releases folder."""
         return {path.name for path in (self.root / "releases").iterdir()}
 
-    def asked_of_systemctl(self) -> list[str]:
+    def systemctl_commands(self) -> list[str]:
         """Return the commands that changed something since the last call."""
         path = self.folder / "systemctl.log"
         words = [line.split()[0] for line in path.read_text().splitlines()] if path.exists() else []

@@ -27,22 +27,22 @@ ELSEWHERE = "10.9.9.9"
 
 
 def main(folder: Path) -> None:
-    """All steps, in order; what they found is written to `folder`."""
-    told = list[str]()
+    """Run all steps in order, and write their results to `folder`."""
+    results = list[str]()
     with Upstream() as upstream:
         variables = {"UPSTREAM": upstream.url, "DETAILED_LOGGING": "true"}
         lines = "".join(f"TOOL_PROXY_{name}={value}\n" for name, value in variables.items())
         Path(f"/etc/default/{NAME}").write_text(lines)
         hide_a_key()
 
-        for step in (starts, audits, reloads, refuses, goes_back, is_closed, is_opened, hands_its_socket_on, stops):
+        for step in (starts, audits, reloads, refuses, goes_back, is_closed, is_opened, keeps_its_socket, stops):
             try:
-                told.append(step(upstream))
+                results.append(step(upstream))
             except BaseException:
                 said = run("journalctl", "-o", "cat", "-n", "60", check=False)
                 print(step.__name__, run("systemctl", "status", NAME, check=False), said, sep="\n")
                 raise
-    (folder / "live.json").write_text(json.dumps(told))
+    (folder / "live.json").write_text(json.dumps(results))
 
 
 def hide_a_key() -> None:
@@ -78,29 +78,29 @@ def ask(path: str, body: object = None, host: str = "127.0.0.1") -> dict[str, An
 def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < deadline, "it never held"
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.1)
 
 
 def starts(upstream: Upstream) -> str:
-    """With its whole sandbox."""
+    """Start the service with its whole sandbox."""
     run("systemctl", "start", NAME)
     health = ask("/health")
     status = Path(f"/proc/{health['worker']}/status").read_text()
     assert "Seccomp:\t2" in status and "NoNewPrivs:\t1" in status and "CapBnd:\t0000000000000000" in status
     assert "Uid:\t0" not in status, status
     limits = Path(f"/proc/{health['worker']}/limits").read_text()
-    # Fewer where this machine itself has fewer to give; without the unit's word it would be 1,024.
+    # Fewer if this machine's limit is lower. Without the unit's setting it would be 1,024.
     found = re.search(r"Max open files +(\d+)", limits)
     assert found and int(found[1]) > 4096, limits
     told = ask("/v1/chat/completions", chat(stream=False))
     assert told["choices"][0]["message"]["content"] == "short"
     assert upstream.authorization == "Bearer of-root-alone"
-    return "it starts in its sandbox, says when it is ready, answers, and has the key that only root can read"
+    return "it starts in its sandbox, reports when it is ready, answers, and has the key that only root can read"
 
 
 def audits(upstream: Upstream) -> str:
-    """In its own state folder."""
+    """Write the audit file in the service's state folder."""
     told = ask("/v1/chat/completions", chat("Write.", stream=False, tools=[WRITE_FILE]))
     assert told["choices"][0]["message"]["tool_calls"], told
     (audit,) = Path(f"/var/lib/{NAME}").glob("*.jsonl")
@@ -110,18 +110,18 @@ def audits(upstream: Upstream) -> str:
 
 
 def reloads(upstream: Upstream) -> str:
-    """ExecReload, with a stream and requests."""
+    """Reload during a stream and requests."""
     pid, worker = show("MainPID"), ask("/health")["worker"]
     with Traffic(PORT, upstream) as traffic:
         run("systemctl", "reload", NAME)
         until(lambda: bool(ask("/health")["worker"] != worker))
         time.sleep(1)
     assert traffic.failures == [] and traffic.streamed and show("MainPID") == pid, traffic.failures
-    return f"a reload: {traffic.answered} requests, none refused; the stream went on"
+    return f"a reload: {traffic.answered} requests, none refused; the stream continued"
 
 
 def refuses(upstream: Upstream) -> str:
-    """A reload with code that cannot be loaded."""
+    """Refuse a reload with code that cannot be loaded."""
     worker = ask("/health")["worker"]
     (app,) = CURRENT.glob("venv/lib/python*/site-packages/proxy/app.py")
     text = app.read_text()
@@ -129,21 +129,21 @@ def refuses(upstream: Upstream) -> str:
     said = run("systemctl", "reload", NAME, check=False)
     app.write_text(text)
     assert "failed" in said and ask("/health")["worker"] == worker and show("ActiveState") == "active"
-    return "a reload with code that cannot be loaded is refused, and the service goes on"
+    return "a reload with code that cannot be loaded is refused, and the service keeps running"
 
 
 def goes_back(upstream: Upstream) -> str:
-    """release.sh with the real systemctl."""
+    """Run release.sh with the real systemctl."""
     there = {path.name for path in (CURRENT.parent / "releases").iterdir() if path.suffix != ".failed"}
     (other,) = there - {Path(os.readlink(CURRENT)).name}
     pid = show("MainPID")
     said = run("bash", str(ROOT / "systemd" / "release.sh"), "rollback", other)
     assert os.readlink(CURRENT) == f"releases/{other}" and show("MainPID") == pid and "is in force" in said
-    return f"release.sh brings another release into force: {other}"
+    return f"release.sh switches to another release: {other}"
 
 
 def is_closed(upstream: Upstream) -> str:
-    """Only loopback can reach it, whatever it listens on."""
+    """Listen on all addresses; only loopback can reach the service."""
     run("ip", "address", "add", f"{ELSEWHERE}/32", "dev", "lo")
     with Path(f"/etc/default/{NAME}").open("a") as file:
         file.write("TOOL_PROXY_HOST=0.0.0.0\n")
@@ -152,12 +152,12 @@ def is_closed(upstream: Upstream) -> str:
     try:
         ask("/health", host=ELSEWHERE)
     except OSError:
-        return "listening on all addresses it still answers this machine only"
-    raise AssertionError("it answers another address")
+        return "when it listens on all addresses, it still answers this machine only"
+    raise AssertionError("the service answers another address")
 
 
 def is_opened(upstream: Upstream) -> str:
-    """The drop-in."""
+    """Open the service to another address with the drop-in."""
     lines = Path(f"/etc/default/{NAME}").read_text()
     Path(f"/etc/default/{NAME}").write_text(lines.replace("TOOL_PROXY_HOST=0.0.0.0\n", ""))
     DROP_IN.write_text((ROOT / "systemd" / "open-to-network.conf").read_text())
@@ -169,24 +169,24 @@ def is_opened(upstream: Upstream) -> str:
     return "open-to-network.conf opens it to another address"
 
 
-def hands_its_socket_on(upstream: Upstream) -> str:
-    """Under the socket unit a restart refuses nobody."""
+def keeps_its_socket(upstream: Upstream) -> str:
+    """Restart under the socket unit without refusing a request."""
     run("systemctl", "stop", NAME)
     run("systemctl", "start", f"{NAME}.socket")
-    assert ask("/health")["status"] == "healthy"  # the question starts it
+    assert ask("/health")["status"] == "healthy"  # this request starts it
     pid = show("MainPID")
     with Traffic(PORT, upstream, streams=False) as traffic:
         run("systemctl", "restart", NAME)
         time.sleep(1)
     assert traffic.failures == [] and show("MainPID") != pid, traffic.failures
-    return f"with the socket unit a restart: {traffic.answered} requests, none refused"
+    return f"a restart with the socket unit: {traffic.answered} requests, none refused"
 
 
 def stops(upstream: Upstream) -> str:
-    """It ends by itself and in time."""
+    """Stop the service; it exits in time without being killed."""
     run("systemctl", "stop", f"{NAME}.socket", NAME)
     assert (show("Result"), show("NRestarts")) == ("success", "0")
-    return "it stops by itself"
+    return "it stops on SIGTERM"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The unit under a real systemd: booted in namespaces of its own, on an overlay of this machine's files.
+"""The unit under a real systemd, booted in separate namespaces on an overlay of this machine's files.
 
-Nothing outlives the block, and the only network is a loopback of its own. If this is not possible, as in a container
-without the rights, that is printed and is not a failure.
+Nothing remains after the check, and the only network is the namespace's loopback. If booting is impossible, as in a
+container without privileges, the reason is printed, which is not a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.real.processes import ROOT
 
 SECONDS = 240
-# Instead of what this machine starts.
+# Replaces this machine's default target.
 TARGET = """[Unit]
 Requires=basic.target live.service
 After=basic.target
@@ -45,7 +45,7 @@ cp "$1"/live.{service,target} "$0/root/etc/systemd/system/"
 cp "$1"/units/vllm-tool-proxy.{service,socket} "$0/root/etc/systemd/system/"
 rm -rf "$0/root/opt/vllm-tool-proxy"
 cp -a "$1/opt" "$0/root/opt/vllm-tool-proxy"
-# The filter of addresses is a program of the kernel's in a tree of control groups of one kind.
+# The address filter is a BPF program, which needs the unified cgroup hierarchy.
 export SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1
 exec systemd-nspawn --quiet --directory="$0/root" --register=no --keep-unit --private-network --machine=live \\
     --capability=CAP_BPF,CAP_PERFMON,CAP_NET_ADMIN --system-call-filter=bpf \\
@@ -53,7 +53,7 @@ exec systemd-nspawn --quiet --directory="$0/root" --register=no --keep-unit --pr
 """
 
 
-def check(folder: Path, tell: Callable[[str], None]) -> None:
+def check(folder: Path, report: Callable[[str], None]) -> None:
     """Boot, run `inside` with the releases in `folder`/opt, and print its results."""
     reason = _prepare(folder)
     done = None
@@ -65,14 +65,14 @@ def check(folder: Path, tell: Callable[[str], None]) -> None:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False
         )
         if not (folder / "live.log").exists():
-            reason = (done.stderr.strip().splitlines() or ["it ended before it began"])[-1]
+            reason = (done.stderr.strip().splitlines() or ["it exited without output"])[-1]
     if reason:
-        tell(f"NOT RUN under a live systemd, which cannot be booted here: {reason}")
+        report(f"NOT RUN under a live systemd: it cannot be booted here: {reason}")
         return
     told = folder / "live.json"
     assert told.exists(), (folder / "live.log").read_text()[-6000:]
     for line in json.loads(told.read_text()):
-        tell(f"live systemd: {line}")
+        report(f"live systemd: {line}")
 
 
 def _prepare(folder: Path) -> str:
@@ -81,9 +81,9 @@ def _prepare(folder: Path) -> str:
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "systemd-container", "iproute2"]
         if subprocess.run(command, env=env, capture_output=True, check=False).returncode:
-            return "there is no systemd-nspawn"
+            return "systemd-nspawn is not installed"
     if not Path("/lib/systemd/systemd").exists():
-        return "there is no systemd"
+        return "systemd is not installed"
     (folder / "live.target").write_text(TARGET)
     (folder / "live.service").write_text(SERVICE.format(root=ROOT, python=sys.executable))
     units = folder / "units"

@@ -1,7 +1,7 @@
-"""A stand-in for systemctl: does what the installed unit file says, with a process of its own and no sandbox.
+"""A stand-in for systemctl that runs the installed unit's commands as its own processes, without a sandbox.
 
-It is copied into a folder of the PATH as `systemctl`; STAND_IN names the folder with its state. Only what deploy.sh
-asks for is here, and what it knows of unit files is what the one of this project uses.
+It is copied into a folder of the PATH as `systemctl`; STAND_IN names the folder with its state. It supports only the
+commands that deploy.sh runs, and the settings that this project's unit file uses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 STATE = Path(os.environ["STAND_IN"])
 UNIT = STATE / "units" / "vllm-tool-proxy.service"
 NOBODY = 65534
-# What gunicorn lets streams take, and some time for its end.
+# gunicorn's timeout for streams, and some time to exit.
 PATIENCE = 75.0
 
 
@@ -43,16 +43,16 @@ def main(words: list[str]) -> int:
             return reload()
         case "stop":
             return stop()
-    raise SystemExit(f"systemctl: there is no {command} here")
+    raise SystemExit(f"systemctl: the stand-in does not support {command}")
 
 
 def values(key: str) -> list[str]:
-    """The values of the lines `key=value` of the unit, in order; lines that go on are joined."""
+    """Return the values of the unit's `key=value` lines in order; continued lines are joined."""
     return re.findall(rf"(?m)^{key}=(.*)$", UNIT.read_text().replace("\\\n", " "))
 
 
 def environment() -> dict[str, str]:
-    """What the service gets: the unit's variables, then those of its file."""
+    """Return the service's variables: the unit's, then those of its environment file."""
     lines = values("Environment")
     for path in values("EnvironmentFile"):
         with contextlib.suppress(FileNotFoundError):
@@ -62,7 +62,7 @@ def environment() -> dict[str, str]:
 
 
 def spawn(command: str, pid: int = 0, **more: str) -> subprocess.Popen[bytes]:
-    """Start one command of the unit as the user that owns nothing."""
+    """Start one command of the unit as a user that owns nothing."""
     env = {**environment(), **more, **({"MAINPID": str(pid)} if pid else {})}
     expanded = command.replace("$$", "\0").replace("$MAINPID", str(pid)).replace("\0", "$")
     with (STATE / "journal").open("ab") as journal:
@@ -81,7 +81,7 @@ def spawn(command: str, pid: int = 0, **more: str) -> subprocess.Popen[bytes]:
 
 
 def alive() -> int:
-    """The main process, 0 if there is none."""
+    """Return the main process's id, or 0 if it is not running."""
     try:
         pid = int((STATE / "pid").read_text())
         return 0 if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text() else pid
@@ -90,27 +90,27 @@ def alive() -> int:
 
 
 def start() -> int:
-    """Type=notify: it is up when it says so, and when ExecStartPost is done."""
-    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as told:
-        told.bind(f"\0stand-in-{os.getpid()}")
-        told.settimeout(PATIENCE)
+    """Start the service. It is up (Type=notify) once it notifies and ExecStartPost has succeeded."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as notified:
+        notified.bind(f"\0stand-in-{os.getpid()}")
+        notified.settimeout(PATIENCE)
         process = spawn(values("ExecStart")[0], NOTIFY_SOCKET=f"@stand-in-{os.getpid()}")
         (STATE / "pid").write_text(str(process.pid))
         with contextlib.suppress(TimeoutError):
-            if b"READY=1" in told.recv(4096) and all(spawn(each).wait() == 0 for each in values("ExecStartPost")):
+            if b"READY=1" in notified.recv(4096) and all(spawn(each).wait() == 0 for each in values("ExecStartPost")):
                 return 0
     stop()
     return 1
 
 
 def reload() -> int:
-    """Each command of ExecReload, as long as they succeed."""
+    """Run the commands of ExecReload until one fails."""
     pid = alive()
     return 0 if pid and all(spawn(each, pid).wait() == 0 for each in values("ExecReload")) else 1
 
 
 def stop() -> int:
-    """SIGTERM, and SIGKILL to the whole session if that does not do."""
+    """Send SIGTERM, and after a timeout SIGKILL to the whole session."""
     pid = alive()
     if not pid:
         return 0

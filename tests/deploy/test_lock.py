@@ -1,4 +1,4 @@
-"""requirements.lock: what setup.cfg asks for and all that this needs, each in one version, with digests."""
+"""requirements.lock: the dependencies in setup.cfg and theirs, each pinned to one version with digests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOCKS = [ROOT / "requirements.lock", ROOT / "systemd" / "pip.lock"]
 
 
 def entries(lock: Path) -> dict[str, tuple[Requirement, list[str]]]:
-    """Each requirement of a lock with its digests, by name."""
+    """Return each requirement of a lock with its digests, by name."""
     text = re.sub(r"(?m)^ *#.*\n", "", lock.read_text()).replace("\\\n", " ")
     found = [line.split(" --hash=") for line in text.splitlines() if line.strip()]
     requirements = [(Requirement(first), [each.strip() for each in digests]) for first, *digests in found]
@@ -24,14 +24,14 @@ def entries(lock: Path) -> dict[str, tuple[Requirement, list[str]]]:
 
 
 def asked() -> list[Requirement]:
-    """What setup.cfg asks for at run time."""
+    """Return the run-time requirements in setup.cfg."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     return [Requirement(line) for line in config["options"]["install_requires"].split("\n") if line.strip()]
 
 
 def needed() -> list[Requirement]:
-    """What the packages that setup.cfg asks for need on Linux, as far as they are installed here."""
+    """Return the requirements of the packages in setup.cfg, and the requirements of these, as installed here."""
     todo, seen = [canonicalize_name(each.name) for each in asked()], dict[str, list[Requirement]]()
     while todo:
         name = todo.pop()
@@ -43,35 +43,35 @@ def needed() -> list[Requirement]:
 
 
 def version(requirement: Requirement) -> str:
-    """The one version that an entry of a lock allows."""
+    """Return the only version that a lock entry allows."""
     (one,) = requirement.specifier
     assert one.operator == "==" and "*" not in one.version
     return one.version
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_each_entry_is_one_version_with_digests(lock: Path) -> None:
+def test_each_entry_has_one_version_and_digests(lock: Path) -> None:
     locked = entries(lock)
     assert locked
     for requirement, digests in locked.values():
-        assert version(requirement) and requirement.marker is None, "it holds for all Pythons and machines"
+        assert version(requirement) and requirement.marker is None, "the entry must apply to all Pythons and machines"
         assert digests and all(re.fullmatch(r"sha256:[0-9a-f]{64}", digest) for digest in digests)
 
 
-def test_what_setup_cfg_asks_for_is_there_in_a_version_that_will_do() -> None:
+def test_requirements_of_setup_cfg_are_locked_in_an_allowed_version() -> None:
     locked = entries(LOCKS[0])
     for requirement in asked():
         assert requirement.specifier.contains(version(locked[canonicalize_name(requirement.name)][0])), requirement
 
 
-def test_what_those_need_is_there_in_a_version_that_will_do() -> None:
-    """Otherwise pip would refuse the whole file for want of one digest."""
+def test_indirect_requirements_are_locked_in_an_allowed_version() -> None:
+    """pip rejects the whole file if one digest is missing."""
     locked = entries(LOCKS[0])
     for requirement in needed():
         assert requirement.specifier.contains(version(locked[canonicalize_name(requirement.name)][0])), requirement
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_it_says_how_it_was_made_and_names_no_index(lock: Path) -> None:
+def test_header_names_the_lock_command_and_no_index(lock: Path) -> None:
     text = lock.read_text()
     assert "make lock" in text and "://" not in text and "--index" not in text

@@ -18,7 +18,7 @@ CALL = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content"
 
 
 class Upstream(Threaded[Listener]):
-    """A context manager: a model server whose streams run until `end` is set."""
+    """Context manager: a model server whose streams run until `end` is set."""
 
     def __init__(self) -> None:
         self.end = threading.Event()
@@ -51,7 +51,7 @@ class Upstream(Threaded[Listener]):
 
 
 class Traffic:
-    """A context manager: one stream and a request after the other, each over a connection of its own."""
+    """Context manager: one stream, and requests one by one, each over a new connection."""
 
     def __init__(self, port: int, upstream: Upstream, *, streams: bool = True) -> None:
         self.failures = list[str]()
@@ -70,7 +70,7 @@ class Traffic:
         self._upstream.end.clear()
         for thread in self._threads:
             thread.start()
-        assert self._begun.wait(PATIENCE), "the stream never began"
+        assert self._begun.wait(PATIENCE), "the stream did not begin"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,1 +1,1 @@
-"""The rooms of the fault matrix: the dialects as clients read them, and the bench that each row is run on."""
+"""Fault matrix: scripts of faulty servers and clients, and the test bench that runs them."""

@@ -1,4 +1,4 @@
-"""What the rows about the proxy's own life need: requests that are under way, signals, broken releases."""
+"""Helpers of tests of the proxy's lifecycle: proxies to stop or reload, and requests in progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.scripted import HELD, PATIENCE, Client, Upstream, stream
 def started(
     upstream: str, *flags: str, cwd: Path = ROOT, stderr: Any = subprocess.DEVNULL
 ) -> Iterator[tuple[Bench, int]]:
-    """A proxy whose folder and log are not the usual ones, in front of nobody; and its master's process id."""
+    """Yield a proxy with its own folder and log and no scripted model server, and its master's process id."""
     port = free_port()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port), *flags]
     process = subprocess.Popen(command, cwd=cwd, env=clean_environment(), stdin=subprocess.DEVNULL, stderr=stderr)
@@ -47,7 +47,7 @@ def started(
 
 @dataclass
 class UnderWay:
-    """A request that is not answered to its end; `response` is there if a part of its answer is."""
+    """A request whose answer is incomplete. `response` is None if no part of the answer has arrived."""
 
     dialect: Dialect
     streamed: bool
@@ -62,7 +62,7 @@ class UnderWay:
 
 
 def under_way(bench: Bench, stack: ExitStack) -> list[UnderWay]:
-    """Of each dialect a stream in text, one in a call, and a request whose answer is waited for: nothing more comes."""
+    """Return three stalled requests per dialect: a stream in text, a stream in a call, and one without an answer."""
     found = list[UnderWay]()
     wanted = [(dialect, said) for dialect in DIALECTS.values() for said in ([*SAID], [*SAID, *HALF], None)]
     bench.play(*[[*(said or ()), HELD] for _, said in wanted])
@@ -83,7 +83,7 @@ def master_of(bench: Bench) -> psutil.Process:
 
 
 def serves(bench: Bench) -> bool:
-    """True if a request of each dialect is answered."""
+    """Return whether a request of each dialect is answered."""
     for dialect, streamed in every():
         bench.play(stream(*REPLY) if streamed else [WHOLE])
         given = bench.sent(dialect, dialect.ask(streamed=streamed, tools=True), streamed=streamed)
@@ -93,7 +93,7 @@ def serves(bench: Bench) -> bool:
 
 @contextlib.contextmanager
 def descriptors(count: int) -> Iterator[None]:
-    """So many may be open, here and in what is started."""
+    """Raise the limit of open descriptors to at least `count`, here and in child processes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, count), max(hard, count)))
     yield

@@ -1,4 +1,4 @@
-"""The bench of the fault matrix: a real proxy, a scripted model server, and the invariants after each request."""
+"""Test bench of the fault matrix: a real proxy, a scripted model server, and the checks after each request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Answer:
-    """A client's answer: all bytes of the body, and whether it ended as its framing says."""
+    """A client's answer: all bytes of the body, and whether the body is complete by its framing."""
 
     dialect: Dialect
     streamed: bool
@@ -71,7 +71,7 @@ class Answer:
 
 
 class PatientClient(Client):
-    """A client that waits as long as the largest answers take."""
+    """A client whose timeout is long enough for the largest answers."""
 
     def __init__(self, port: int, request: bytes) -> None:
         super().__init__(port, request)
@@ -95,7 +95,7 @@ class Bench:
     ) -> Answer:
         """Send a request that the model server answers with this script, and check the invariants.
 
-        The model server may be asked up to `asked` times: an unreadable call is requested again.
+        The model server may get up to `asked` requests, because the proxy retries unreadable calls.
         """
         gate = self.upstream.gate() if SHOWN in script else None
         self.play([gate if isinstance(each, Shown) else each for each in script])  # type: ignore[misc]
@@ -160,7 +160,7 @@ class Benches:
         self._made: dict[tuple[str, ...], Bench] = {}
 
     def __call__(self, *flags: str, url: str = "") -> Bench:
-        """Return the bench whose proxy has these flags, without scripts. With `url`, the proxy uses that server."""
+        """Return the bench for these flags, without scripts. With `url`, its proxy uses that server."""
         key = (url, *flags)
         if key not in self._made:
             upstream = self._stack.enter_context(Upstream())

@@ -31,12 +31,12 @@ HERMES = '<tool_call>\n{"name": "write_file", "arguments": {"path": "a.txt", "co
 INPUT = {"path": "a.txt", "content": "hi"}
 SAID = (SSE, chunked(ROLE), chunked(text("So. ")))
 HALF = (chunked(opened(0, "call_1", "write_file")), chunked(arguments(0, '{"path": "a.txt", "content": "h')))
-# Moments of a stream: what has been sent by then, and whether tools are offered.
+# Points in a stream: the data sent so far, and whether tools are offered.
 MOMENTS: Mapping[str, tuple[Faulty, bool]] = {
     "in text": ([*SAID, SHOWN], True),
-    "in text that passes": ([*SAID, SHOWN], False),
+    "in forwarded text": ([*SAID, SHOWN], False),
     "in a call": ([*SAID, *HALF, SHOWN], True),
-    "in a call that passes": ([*SAID, *HALF, SHOWN], False),
+    "in a forwarded call": ([*SAID, *HALF, SHOWN], False),
     "in a call held as text": ([*SAID, chunked(text(HERMES[:60])), SHOWN], True),
 }
 COMPLETION = json.dumps(completion(f"So. {HERMES}")).encode()
@@ -48,7 +48,7 @@ OVERFLOW = "This model's maximum context length is 8192 tokens. However, your re
 
 
 def unchunked(data: bytes) -> bytes:
-    """Return the content of a chunk, and nothing of a head."""
+    """Return the content of a chunk, or nothing for a head."""
     return data.partition(b"\r\n")[2].removesuffix(b"\r\n")
 
 
@@ -71,16 +71,16 @@ NO_SUCCESS: Mapping[str, tuple[Script, int]] = {
     "no choices": ([answer({"choices": []})], 502),
     "no message": ([answer({"choices": [{"index": 0, "finish_reason": "stop"}]})], 502),
     "an error": ([answer({"error": {"message": "too long", "type": "BadRequestError", "code": 400}})], 400),
-    "an error in words": ([answer({"error": "died"})], 502),
+    "an error as a string": ([answer({"error": "died"})], 502),
 }
 BREAKS: Mapping[str, list[Action]] = {
     "RST": [0.02, Act.RST],
     "FIN": [],
     "a cut chunk": [b"30\r\ndata: {"],
-    "a chunk without its end": [b"3\r\n: a"],
+    "a chunk without its line end": [b"3\r\n: a"],
     "a bad size": [b"zz\r\n", Act.EXPECT_CLOSE],
     "a size without end": [b"0" * 100_000, Act.EXPECT_CLOSE],
-    "a bad end of a chunk": [b"3\r\n: aXX", Act.EXPECT_CLOSE],
+    "a chunk with a bad line end": [b"3\r\n: aXX", Act.EXPECT_CLOSE],
     "a negative size": [b"-5\r\n", Act.EXPECT_CLOSE],
     "a cut end": [b"0\r\n"],
 }
@@ -147,7 +147,7 @@ CALLED: Mapping[str, tuple[list[bytes], int]] = {
         ),
         2,
     ),
-    "an index that jumps": (
+    "an index with a gap": (
         deltas(
             tool_call(index=0, id="a", name="write_file", arguments=A),
             tool_call(index=7, id="b", name="write_file", arguments=B),
@@ -155,9 +155,9 @@ CALLED: Mapping[str, tuple[list[bytes], int]] = {
         2,
     ),
     "an index from 1": (deltas(tool_call(index=1, id="a", name="write_file", arguments=A)), 1),
-    "an index in words": (deltas(tool_call(index="0", id="a", name="write_file", arguments=A)), 1),
+    "an index as a string": (deltas(tool_call(index="0", id="a", name="write_file", arguments=A)), 1),
     "no index": (deltas(tool_call(id="a", name="write_file", arguments=A)), 1),
-    "a name that comes late": (
+    "a late name": (
         deltas(
             tool_call(index=0, id="a", arguments=A[:9]),
             tool_call(index=0, arguments=A[9:]),
@@ -173,7 +173,7 @@ CALLED: Mapping[str, tuple[list[bytes], int]] = {
         ),
         2,
     ),
-    "all of it in pieces": (
+    "arguments character by character": (
         deltas(
             tool_call(index=0, id="a", name="write_file", arguments=""),
             *(tool_call(index=0, arguments=letter) for letter in A),
@@ -191,10 +191,10 @@ def with_headers(script: list[Action], headers: Mapping[str, str]) -> list[Actio
     return [script[0].removesuffix(b"\r\n") + lines + b"\r\n", *script[1:]]
 
 
-# What the model server has sent when the client leaves, and whether the client asked for a stream.
+# Data that the model server has sent when the client leaves, and whether the client requested a stream.
 WAITS: Mapping[str, tuple[list[Action], bool]] = {
     "before the head": ([], True),
-    "before anything was said": ([SSE + chunked(ROLE)], True),
+    "before the first text": ([SSE + chunked(ROLE)], True),
     "mid-text": ([*SAID], True),
     "mid-call": ([*SAID, *HALF], True),
     "mid-call, held as text": ([*SAID, chunked(text(HERMES[:60]))], True),
@@ -210,7 +210,7 @@ HALVES: Mapping[str, bytes] = {
     "half a body": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 80\r\n\r\n{",
     "half a chunk": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n{",
     "half the trailers": b"POST PATH HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nA: b",
-    "leave is asked": b"POST PATH HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 80\r\n\r\n",
+    "Expect: 100-continue": b"POST PATH HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 80\r\n\r\n",
     "zeros before the length": b"POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 00000000000000080\r\n\r\n{",
     "another protocol": b"POST PATH HTTP/1.1\r\nHost: x\r\nUpgrade: x\r\nContent-Length: 80\r\n\r\n{",
 }

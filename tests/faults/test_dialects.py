@@ -1,4 +1,4 @@
-"""The judges of the fault matrix: what they take for a success, for a failure, and for neither."""
+"""The strict readers of the fault matrix reject streams that are neither a success nor a failure."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ ERROR = named("error", error={"type": "api_error", "message": "died"})
         [ROLE, event({"error": "died"})],
     ],
 )
-def test_a_chat_stream_that_is_neither_is_refused(data: list[bytes]) -> None:
+def test_malformed_chat_stream_is_rejected(data: list[bytes]) -> None:
     with pytest.raises((AssertionError, KeyError)):
         CHAT.stream(b"".join(data))
 
 
 @pytest.mark.parametrize("data", [[], [END], [END, ERROR], [END, STOP, ERROR], [ERROR, STOP], [STOP]])
-def test_a_messages_stream_that_is_neither_is_refused(data: list[bytes]) -> None:
+def test_malformed_messages_stream_is_rejected(data: list[bytes]) -> None:
     with pytest.raises(AssertionError):
         DIALECTS["messages"].stream(b"".join([start(), block("a"), *data]))

@@ -1,1 +1,1 @@
-"""What chat templates accept and lose, with and without healing: `python -m tests.healing`."""
+"""Requests that chat templates accept or lose text of, with and without healing: `python -m tests.healing`."""

@@ -1,8 +1,8 @@
-"""`python -m tests.healing`: how many tries are accepted with nothing lost, without healing and with it.
+"""`python -m tests.healing`: the share of tries that are accepted without loss, with and without healing.
 
-A try is one chat template of the shared folder asked with one shape of a conversation, or of tools; with `--product`
-with each shape of a conversation and each of tools together. With `--http` each goes through the whole proxy, which
-else is only asked what it would send.
+A try renders one shape of a conversation or of tools with one chat template of the shared folder. `--product` combines
+each shape of a conversation with each shape of tools. By default, the proxy only builds its requests; with `--http`,
+each try is a request through the whole proxy.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tests.healing.shapes import bodies, products
 from tests.support.chat_templates import FOLDER, templates
 
 WAYS = {"direct": direct, "healed": through, "healed, family unknown": of_unknown_family}
-# Of all tries so many must arrive, healed.
+# The share of healed tries that must be accepted without loss.
 LEAST = 0.98
 
 
 def share(found: Sequence[Try]) -> float:
-    """How many arrived, of all."""
+    """Return the share of tries that were accepted without loss."""
     return sum(not each.wrong for each in found) / len(found)
 
 
 def main() -> int:
-    """Print the table; 1 if too few tries arrive."""
-    parser = argparse.ArgumentParser(description="what chat templates accept with nothing lost")
-    parser.add_argument("--all", action="store_true", help="print each try that fails healed")
-    parser.add_argument("--product", action="store_true", help="each shape with each shape of a tool")
-    parser.add_argument("--http", action="store_true", help="through the whole proxy")
+    """Print the table. Return 1 if too few tries are accepted without loss."""
+    parser = argparse.ArgumentParser(description="which requests chat templates accept without loss")
+    parser.add_argument("--all", action="store_true", help="print each try that fails with healing")
+    parser.add_argument("--product", action="store_true", help="combine conversations with tools")
+    parser.add_argument("--http", action="store_true", help="send each try through the whole proxy")
     given = parser.parse_args()
     if not templates():
-        print(f"there are no templates in {FOLDER}")
+        print(f"no templates in {FOLDER}")
         return 1
     with ExitStack() as stack:
         ways: dict[str, Ask] = {**WAYS}
@@ -51,14 +51,14 @@ def main() -> int:
 
 def _print_shapes(found: dict[str, list[Try]]) -> None:
     shapes = [each.shape for each in found["direct"]]
-    print(f"accepted with nothing lost, of {shapes.count(shapes[0])} tries of each shape: {', '.join(found)}")
+    print(f"accepted without loss, of {shapes.count(shapes[0])} tries of each shape: {', '.join(found)}")
     for shape in dict.fromkeys(shapes):
         arrived = (sum(each.shape == shape and not each.wrong for each in ones) for ones in found.values())
         print(f"{shape:32}", *(f"{number:5}" for number in arrived))
 
 
 def _print_failures(found: list[Try], *, every: bool) -> None:
-    """The tries that fail, by template and reason."""
+    """Print the tries that fail, by template and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for each in found:
         if each.wrong:

@@ -1,4 +1,4 @@
-"""The ways to ask a template: without a proxy, and through what the proxy makes of a request."""
+"""Functions that render a conversation with a template: unchanged, or as the proxy changes it."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from tests.healing.server import rendering
 from tests.support.chat_templates import ChatTemplate, Refused
 
 Body = dict[str, Any]
-# A template and a body in, the prompt out.
+# Returns the template's prompt for a body.
 Ask = Callable[[ChatTemplate, Body], str]
 
 
 def direct(template: ChatTemplate, body: Body) -> str:
-    """Without a proxy."""
+    """Render the body unchanged."""
     return template.render(body)
 
 
 def through(template: ChatTemplate, body: Body) -> str:
-    """By the built-in rules for a model of the template's name, and with what is learnt of a refusal."""
+    """Render the body as healed by the built-in rules for the template's name, and after each refusal."""
     return _healed(template, body, template.name)
 
 
 def of_unknown_family(template: ChatTemplate, body: Body) -> str:
-    """The same for a name that says nothing: always, and by learning, alone."""
+    """Render the body as healed for a model name of no known family."""
     return _healed(template, body, "my-model")
 
 
 @contextmanager
 def over_http() -> Iterator[Ask]:
-    """Through the whole proxy to a server that renders, for a model of the template's name; what is learnt is kept."""
+    """Yield a function that sends the body through the whole proxy, which remembers refusals, to a rendering server."""
     with rendering() as url:
         client = Inside()(url)
 

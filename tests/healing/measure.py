@@ -1,4 +1,4 @@
-"""How many tries are accepted with nothing lost and the order kept: every template times every shape."""
+"""Tries of every template with every shape: whether it is accepted, without loss and in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Try:
-    """One template asked with one shape; `wrong` is empty where everything arrived."""
+    """One template rendered with one shape. `wrong` is the fault, or empty."""
 
     template: str
     shape: str
@@ -24,14 +24,13 @@ class Try:
 
 
 def tries(ask: Ask, shapes: Callable[[], Iterator[tuple[str, Body]]] = bodies) -> Iterator[Try]:
-    """All of them."""
     for template in templates():
         for shape, body in shapes():
             yield Try(template.name, shape, judged(ask, template, body))
 
 
 def judged(ask: Ask, template: ChatTemplate, body: Body) -> str:
-    """What is wrong with the prompt; empty if nothing."""
+    """Return the fault of the prompt, or ""."""
     try:
         prompt = ask(template, body)
     except Refused as refused:
@@ -40,7 +39,7 @@ def judged(ask: Ask, template: ChatTemplate, body: Body) -> str:
 
 
 def lost(body: Body, prompt: str) -> str:
-    """The markers that are not in the prompt, or not in their order; system texts may stand anywhere."""
+    """Return a description of markers that are missing from the prompt or out of order, or ""."""
     markers = [mark for message in body["messages"] for mark in markers_of(message)]
     missing = [mark for mark in markers if mark not in prompt]
     if missing:
@@ -49,9 +48,9 @@ def lost(body: Body, prompt: str) -> str:
 
 
 def _out_of_order(messages: list[Body], prompt: str) -> str:
-    """The markers in the order of the prompt if that is not the order of what was said.
+    """Return the prompt's order of the markers if it differs from the conversation's, or "".
 
-    A call and its results have one rank, and so has what the user says between them; system texts may stand anywhere.
+    A call, its results, and user texts between them may be in any order. System texts may be anywhere.
     """
     ranks: dict[str, int] = {}
     rank = 0
@@ -68,7 +67,7 @@ def _out_of_order(messages: list[Body], prompt: str) -> str:
 
 
 def _before_a_result(messages: list[Body], index: int) -> bool:
-    """True for a result, and for what stands before one since the assistant spoke."""
+    """Return whether the message is a result, or precedes one in the same turn."""
     for message in messages[index:]:
         if message["role"] in ("tool", "function"):
             return True
@@ -78,6 +77,6 @@ def _before_a_result(messages: list[Body], index: int) -> bool:
 
 
 def markers_of(message: Body) -> list[str]:
-    """The markers of a message, its text's first."""
+    """Return the markers of a message, those of its text first."""
     texts = [json.dumps(message.get(key)) for key in ("content", "tool_calls", "function_call")]
     return [mark for text in texts for mark in MARKER.findall(text)]

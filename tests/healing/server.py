@@ -1,7 +1,7 @@
-"""A model server that renders the template which the model's name is, and answers with the prompt.
+"""A model server that renders the template named by `model`, and answers with the prompt.
 
-The prompt is in hexadecimal digits: in the calls of its history the proxy would find calls. What the template refuses
-is a 400 in vLLM's words.
+The prompt is in hexadecimal digits, because the proxy would parse the calls in its history. A refusal of the template
+is a 400 in vLLM's form.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tests.support.chat_templates import Refused, templates
 
 class _Renderer(Handler):
     def do_GET(self) -> None:
-        """The models, and that all is well."""
+        """Return the list of models for any path."""
         cards = [{"id": template.name, "object": "model", "owned_by": "vllm"} for template in templates()]
         self.send_whole(200, {"object": "list", "data": cards})
 
     def do_POST(self) -> None:
-        """A prompt for a conversation, as the answer to it."""
+        """Answer a conversation with its prompt."""
         body = self.body()
         by_name = {template.name: template for template in templates()}
         try:
@@ -37,6 +37,6 @@ class _Renderer(Handler):
 
 @contextmanager
 def rendering() -> Iterator[str]:
-    """The URL of such a server, while it lasts."""
+    """Yield the URL of a running server."""
     with Threaded(Listener(("127.0.0.1", 0), _Renderer)) as server:
         yield server.url

@@ -1,5 +1,7 @@
-"""Shapes of conversations and of tools, as agents send them. Every text that must reach the model holds a marker,
-`mk` and letters; thinking of earlier turns, which templates leave out by design, holds none.
+"""Shapes of conversations and of tools, as agents send them.
+
+Every text that must reach the model contains a marker, `mk` and letters. Reasoning of earlier turns has none, because
+templates drop it by design.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ MARKER = re.compile(r"mk[a-z]+[0-9]+")
 
 
 def tool(name: str = "read_file", **function: Any) -> Message:
-    """An offered tool; what is None is left out of it."""
+    """Return an offered tool without the fields that are None."""
     parameters = {
         "type": "object",
         "properties": {"path": {"type": "string", "description": "Where the file is."}},
@@ -26,44 +28,41 @@ def tool(name: str = "read_file", **function: Any) -> Message:
 
 
 def system(text: Any = "mks1 rules") -> Message:
-    """A system message."""
     return {"role": "system", "content": text}
 
 
 def user(text: Any = "mku1 question") -> Message:
-    """A user's message."""
     return {"role": "user", "content": text}
 
 
 def said(text: Any = "mka1 answer", **more: Any) -> Message:
-    """An assistant's message."""
     return {"role": "assistant", "content": text, **more}
 
 
 def call(number: int = 1, **more: Any) -> Message:
-    """A call; `arguments` are JSON if nothing else is said. The id is one that Mistral takes."""
+    """Return a call with an id that Mistral accepts. By default, its arguments are JSON."""
     arguments = more.pop("arguments", json.dumps({"path": f"mkp{number}"}))
     function = {"name": more.pop("name", "read_file"), "arguments": arguments}
     return {"id": f"abcdefgh{number}", "type": "function", "function": function, **more}
 
 
 def calls(*entries: Message, content: Any = "", **more: Any) -> Message:
-    """An assistant's message that calls."""
+    """Return an assistant message with these calls, by default one."""
     return {"role": "assistant", "content": content, "tool_calls": list(entries or (call(),)), **more}
 
 
 def result(number: int = 1, text: Any = "", **more: Any) -> Message:
-    """What a tool gave."""
+    """Return a tool's result, without the fields whose value is "without"."""
     said = {"role": "tool", "tool_call_id": f"abcdefgh{number}", "content": text or f"mkr{number} found", **more}
     return {key: value for key, value in said.items() if value != "without"}
 
 
 def turn(first: Message, *results: Message) -> list[Message]:
-    """A conversation around one turn that calls."""
+    """Return a conversation around one assistant turn with calls."""
     return [system(), user(), first, *(results or (result(),)), said(), user("mku2 more")]
 
 
-# The shapes that agents send; the healthy ones are those that every template takes.
+# Every template accepts the healthy shapes.
 _ROWS = [json.loads(line) for line in Path(__file__).with_name("shapes.jsonl").read_text("utf-8").splitlines()]
 
 
@@ -78,13 +77,13 @@ SHAPES: dict[str, list[Message]] = {**HEALTHY, **CALLS, **RESULTS, **ROLES, **CO
 # A template of a real model, and the shapes that it refuses.
 TEMPLATE = "mistralai-Mistral-Nemo-Instruct-2407"
 POISONED = (
-    *("arguments cut off", "arguments with markup behind", "function_call", "ids of OpenAI", "call without result"),
+    *("arguments cut off", "arguments with trailing markup", "function_call", "ids of OpenAI", "call without result"),
     *("system later", "user, user", "user behind a result", "picture", "result an object"),
 )
 
 
 def bodies() -> Iterator[tuple[str, Message]]:
-    """Every shape by its name, as a request's body."""
+    """Yield the name of each shape, and a request with it."""
     for name, messages in SHAPES.items():
         yield name, {"model": "m", "messages": messages, "tools": [tool()]}
     for name in ("plain", "answered", "one call"):
@@ -96,7 +95,7 @@ def bodies() -> Iterator[tuple[str, Message]]:
 
 
 def products() -> Iterator[tuple[str, Message]]:
-    """Every shape of a conversation with every shape of a tool."""
+    """Yield the name of each shape of a conversation, and a request with it for each shape of a tool."""
     for name, messages in SHAPES.items():
         for offered in TOOLS.values():
             yield name, {"model": "m", "messages": messages, "tools": [offered]}

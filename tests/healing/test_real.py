@@ -1,5 +1,6 @@
-"""Ten poisoned conversations on the real llama.cpp server, whose Jinja is its own: refused without the proxy, accepted
-with it (F79 to F83), for a model whose name says its family and for one whose name says nothing.
+"""Ten conversations that a real llama.cpp server, with its own Jinja, rejects without the proxy and accepts with it.
+
+The model's name is of a known family, or of none (F79 to F83).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from tests.support.chat_templates import FOLDER
 from tests.support.scripted import PATIENCE
 
 CHAT = "/v1/chat/completions"
-# The names by which its family is known, and by which it is not.
+# A name of a known family, and one of no family.
 FAMILY, UNKNOWN = "Mistral-Nemo-Instruct", "parrot"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not llama.available(), reason="needs the extra `real`")
-@pytest.mark.skipif(not (FOLDER / f"{TEMPLATE}.jinja").exists(), reason=f"there are no templates in {FOLDER}")
-def test_what_llama_cpp_refuses_it_accepts_healed(tmp_path: Path) -> None:
+@pytest.mark.skipif(not (FOLDER / f"{TEMPLATE}.jinja").exists(), reason=f"no templates in {FOLDER}")
+def test_llama_cpp_accepts_healed_conversations_that_it_rejects_directly(tmp_path: Path) -> None:
     with llama.LlamaServer(cache=tmp_path, template=FOLDER / f"{TEMPLATE}.jinja") as real:
         client = Inside()(real.url)
         for shape in POISONED:

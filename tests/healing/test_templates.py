@@ -1,4 +1,4 @@
-"""What the templates of real models accept, nothing lost (F79 to F84); `python -m tests.healing` prints the table."""
+"""Templates of real models accept healed requests without loss (F79 to F84). `python -m tests.healing` has a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.healing.server import rendering
 from tests.healing.shapes import MARKER, bodies
 from tests.support.chat_templates import FOLDER, compiled, templates
 
-# Nobody can render it: it wants a variable that no server sets.
+# Needs a variable that no server sets.
 HOPELESS = {"fireworks-ai-llama-3-firefunction-v2"}
 NESTED = "CohereForAI-c4ai-command-r-plus-tool_use"
 
@@ -25,12 +25,12 @@ def _there() -> None:
     if templates():
         return
     if os.environ.get("CI"):
-        pytest.fail(f"there are no templates in {FOLDER}")
-    pytest.skip(f"there are no templates in {FOLDER}")
+        pytest.fail(f"no templates in {FOLDER}")
+    pytest.skip(f"no templates in {FOLDER}")
 
 
 @pytest.mark.slow
-def test_nearly_every_try_arrives_with_nothing_lost() -> None:
+def test_nearly_every_try_is_accepted_without_loss() -> None:
     found = [*tries(through)]
     assert share(found) >= LEAST
     failed = {(each.template, each.shape) for each in found if each.wrong and each.template not in HOPELESS}
@@ -38,8 +38,8 @@ def test_nearly_every_try_arrives_with_nothing_lost() -> None:
 
 
 @pytest.mark.slow
-def test_what_arrives_unhealed_arrives_healed_too() -> None:
-    """No healing takes away what the template took; one template of each way to write calls."""
+def test_healing_keeps_accepted_requests_accepted() -> None:
+    """Every sixth template: a request that it accepts without healing is accepted with healing."""
     for template in templates()[::6]:
         for shape, body in bodies():
             if not judged(direct, template, body):
@@ -67,15 +67,15 @@ GEMMA_3 = """\
 {%- endfor -%}"""
 
 
-def test_a_template_without_calls_and_results_takes_all_as_text() -> None:
-    """Gemma 3 refuses null contents and any turn that does not alternate; of an unknown name, that is learnt."""
+def test_template_without_calls_accepts_calls_and_results_as_text() -> None:
+    """Gemma 3 refuses null content and roles that do not alternate. For an unknown name, the proxy learns that."""
     template = compiled("google-gemma-3-4b-it", GEMMA_3)
     assert {shape for shape, body in bodies() if judged(through, template, body)} == set()
-    # The system's text is lost where no message follows it, which no refusal tells.
+    # A system text without a following message is lost silently.
     assert {shape for shape, body in bodies() if judged(of_unknown_family, template, body)} == {"only system"}
 
 
-# As vLLM's own template for the model: without tools their list is measured, and a call has no text.
+# As vLLM's own template for the model: it fails without a list of tools, and drops the text of a message with calls.
 FUNCTION_GEMMA = """\
 {%- set offers = tools | length > 0 -%}
 {%- for message in messages -%}
@@ -98,7 +98,7 @@ FUNCTION_GEMMA = """\
 
 
 @pytest.mark.parametrize("ask", [through, of_unknown_family])
-def test_a_template_that_measures_the_tools_takes_a_conversation_without_any(ask: Ask) -> None:
+def test_template_that_needs_tools_accepts_a_conversation_without_tools(ask: Ask) -> None:
     template = compiled("functiongemma-270m-it", FUNCTION_GEMMA)
     without = {shape for shape, body in bodies() if judged(direct, template, body) and "tools" not in body}
     assert len(without) == 3
@@ -107,7 +107,7 @@ def test_a_template_that_measures_the_tools_takes_a_conversation_without_any(ask
         assert {shape for shape, body in bodies() if judged(ask, template, body)} == set()
 
 
-# One of each kind: alternating roles and ids, one call a turn, text that is lost, systems that are lost.
+# One per kind: roles must alternate, one call per turn, dropped text, dropped system messages.
 ASKED_OVER_HTTP = (
     "mistralai-Mistral-Nemo-Instruct-2407",
     "meta-llama-Llama-3.1-8B-Instruct",
@@ -119,8 +119,8 @@ ASKED_OVER_HTTP = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASKED_OVER_HTTP)
-def test_it_is_so_through_the_proxy_to_a_server_that_renders(name: str) -> None:
-    """Each request is its own; what one refusal teaches holds for the next."""
+def test_chat_requests_through_the_proxy_are_accepted_without_loss(name: str) -> None:
+    """The proxy remembers a refusal for later requests."""
     template = next(each for each in templates() if each.name == name)
     with over_http() as ask:
         found = {shape: judged(ask, template, body) for shape, body in bodies()}
@@ -128,8 +128,8 @@ def test_it_is_so_through_the_proxy_to_a_server_that_renders(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ASKED_OVER_HTTP)
-def test_a_messages_request_goes_the_same_way(name: str, inside: Inside) -> None:
-    """Two calls, a word beside them, a picture and a system message in between: what templates refuse or lose."""
+def test_messages_requests_through_the_proxy_are_accepted_without_loss(name: str, inside: Inside) -> None:
+    """The request has two calls, text next to them, a picture and a system prompt, which templates refuse or lose."""
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     conversation = [
         {"role": "user", "content": [{"type": "text", "text": "mku1"}, picture]},

@@ -1,4 +1,4 @@
-"""`make package`: wheel and sdist in dist/, checked, and the wheel tried in an empty environment. Nothing is sent."""
+"""`make package`: build and check wheel and sdist in dist/, and try the wheel in an empty environment. No upload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.real.processes import ROOT
 
 
 def main() -> int:
-    """Build into dist/, which is emptied before; return the exit status."""
+    """Empty dist/, build into it, and return the exit status."""
     folder = ROOT / "dist"
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as name:

@@ -10,26 +10,26 @@ from pathlib import Path
 
 from tests.support.sources import copy_of
 
-# All that the package is made of, and the rules file beside it.
+# The sources of the package, and the rules file.
 SOURCES = ("proxy", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "rules.yaml")
-# A build and an installation may wait for the network.
+# Builds and installations may wait for the network.
 _SECONDS = 300
 
 
 class PackageError(Exception):
-    """A step failed; the text holds what it said."""
+    """A step failed; the message has its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The two files."""
+    """A wheel and an sdist."""
 
     wheel: Path
     sdist: Path
 
 
 def build(folder: Path, work: Path) -> Built:
-    """Build both into `folder`: the sdist from a copy of the sources in `work`, the wheel from that sdist."""
+    """Build both in `folder`: the sdist from a copy of the sources in `work`, the wheel from that sdist."""
     sources = copy_of(SOURCES, work / "sources")
     run([sys.executable, "-m", "build", "--outdir", str(folder), str(sources)], work)
     (wheel,) = folder.glob("*.whl")
@@ -38,24 +38,24 @@ def build(folder: Path, work: Path) -> Built:
 
 
 def check(built: Built, work: Path) -> str:
-    """What `twine check` says; raises PackageError if it warns."""
+    """Return the output of `twine check`. Raises PackageError for a warning."""
     return run([sys.executable, "-m", "twine", "check", "--strict", str(built.wheel), str(built.sdist)], work)
 
 
 def install(wheel: Path, folder: Path) -> Path:
-    """Install the wheel into an empty environment in `folder`; return the folder of its commands."""
+    """Install the wheel into an empty environment in `folder`, and return the folder of its commands."""
     venv.create(folder, symlinks=True)
     run([*pip(folder), "install", "-q", "--no-compile", str(wheel)], folder)
     return folder / "bin"
 
 
 def pip(folder: Path) -> list[str]:
-    """The pip of these tests, at work in another environment: an empty one has none."""
+    """Return the command of this environment's pip for the environment in `folder`, which has no pip."""
     return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python")]
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Run a command in a folder; return what it says, raise PackageError if it fails."""
+    """Run a command in a folder and return its output. Raises PackageError if it fails."""
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
     if done.returncode:
         raise PackageError("\n".join([" ".join(command), done.stdout[-4000:], done.stderr[-4000:]]))

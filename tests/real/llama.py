@@ -34,13 +34,13 @@ def version() -> str:
 
 
 def load_scripts() -> dict[str, list[str]]:
-    """Return the project's scripts: name -> what the model says first, and after a tool's result."""
+    """Return the project's scripts by name: the model's first reply, and the one after a tool's result."""
     scripts: dict[str, list[str]] = json.loads((FOLDER / "scripts.json").read_text(encoding="utf-8"))
     return scripts
 
 
 def model(scripts: Scripts, cache: Path) -> Path:
-    """Return the file in `cache` of the model that says `scripts`, built unless it is there."""
+    """Return the file in `cache` of the model that says `scripts`. Build it if it is missing."""
     from tests.real import parrot  # noqa: PLC0415 - needs the extra; `available` must answer without it
 
     sources = b"\0".join((FOLDER / name).read_bytes() for name in SOURCES)
@@ -65,7 +65,7 @@ def _thinking_template(folder: Path) -> Path:
 
 
 class LlamaServer(contextlib.ExitStack):
-    """A context manager: llama.cpp's server, saying `scripts` (by default the project's own), at `url`.
+    """Context manager: llama.cpp's server at `url`, whose model says `scripts` (by default the project's own).
 
     The model is kept in the folder `cache`, or in a temporary one. `template` is a file with another chat template.
     With `thinks`, the template reads earlier reasoning (`thinking.jinja`), and the server leaves new reasoning in the

@@ -1,11 +1,11 @@
 """The parrot: a small GGUF model that says scripted texts, so that tests can drive a real llama.cpp server.
 
-A small model calls no tools on demand. Here the server is real (HTTP, template, tokenizer, sampler, its own
-tool parser, streaming) and only the choice of tokens is scripted: attention and feed-forward weights are
-zero, so the next token depends on the last one alone, and every piece of every script is a token of its own.
+A small trained model does not call tools reliably. Here the server is real (HTTP, template, tokenizer, sampler, its own
+tool parser, streaming), and only the choice of tokens is scripted: attention and feed-forward weights are zero, so the
+next token depends only on the last one, and every piece of every script is a separate token.
 
-A prompt picks its script by the marker `[[script:NAME]]`; the tool results after the marker choose the turn.
-Without a marker the model is asked through an ordinary ChatML template, and what it says means nothing.
+A prompt selects its script by the marker `[[script:NAME]]`, and its turn by the tool results after the marker. Without
+a marker, the template is ordinary ChatML, and the reply is meaningless.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy.typing as npt
 from gguf import GGUFWriter, TokenType
 
 FOLDER = Path(__file__).parent
-WIDTH = 1024  # wide enough that random vectors hardly overlap, so that the next token is never in doubt
+WIDTH = 1024  # so wide that random vectors are nearly orthogonal, and the next token is unambiguous
 HEADS = 4
 FEED_FORWARD = 32
 UNKNOWN, BEGIN, END = 0, 1, 2
-SHORTEST = 3  # characters; shorter pieces would soon all be taken
+SHORTEST = 3  # characters; there are too few distinct shorter pieces
 
 Floats = npt.NDArray[np.float32]
 
 
 class Vocabulary:
-    """Tokens, their kinds, and which token follows which."""
+    """Tokens with their kinds and successors."""
 
     def __init__(self) -> None:
         self.tokens = ["<unk>", "<s>", "<|im_end|>", "<|im_start|>"]
@@ -37,17 +37,17 @@ class Vocabulary:
         self.kinds += [TokenType.BYTE] * 256
         self.next: dict[int, int] = {}
         self._taken = set(self.tokens)
-        self._tails: dict[str, int] = {"": END}  # text still to say -> the token that begins it
+        self._tails: dict[str, int] = {"": END}  # remaining text -> its first token
 
     def add(self, text: str, kind: TokenType) -> int:
-        """Take in a new token and return its number."""
+        """Add a new token and return its number."""
         self._taken.add(text)
         self.tokens.append(text)
         self.kinds.append(kind)
         return len(self.tokens) - 1
 
     def start(self, name: str, turn: int, text: str) -> None:
-        """Make the start token of a script's turn lead to its text."""
+        """Add the start token of a script's turn, followed by its text."""
         self.next[self.add(f"<|go:{name}:{turn}|>", TokenType.CONTROL)] = self._chain(text)
 
     def said(self, name: str, turn: int) -> str:
@@ -60,7 +60,7 @@ class Vocabulary:
         return text
 
     def _chain(self, text: str) -> int:
-        """Add the tokens that say `text` and return the first; a tail that another script says is shared."""
+        """Add the tokens of `text` and return the first one. Tails in common with other scripts are shared."""
         pieces, tail = cut(text, self._taken, self._tails)
         after = self._tails[tail]
         rest = tail
@@ -73,9 +73,9 @@ class Vocabulary:
 
 
 def cut(text: str, taken: Collection[str], tails: Collection[str]) -> tuple[list[str], str]:
-    """Cut `text` into pieces, none `taken` or twice the same, and a rest that is one of `tails`.
+    """Cut `text` into distinct pieces that are not in `taken`, and a rest that is one of `tails`.
 
-    Raises `ValueError` for a text that cannot be cut so: one that is itself a piece of another.
+    Raises `ValueError` if that is impossible, because the text is a piece of another one.
     """
     pieces: list[str] = []
     while text not in tails:
@@ -86,7 +86,7 @@ def cut(text: str, taken: Collection[str], tails: Collection[str]) -> tuple[list
         if len(text) - size < SHORTEST:
             size = len(text)
         piece, text = text[:size], text[size:]
-        while piece in used:  # only at the end of the text: give it to the piece before
+        while piece in used:  # only at the end of the text: join it to the previous piece
             if not pieces:
                 raise ValueError(f"a script cannot be a piece of another: {piece!r}")
             piece = pieces.pop() + piece
@@ -95,16 +95,16 @@ def cut(text: str, taken: Collection[str], tails: Collection[str]) -> tuple[list
 
 
 def _ends_a_tag(piece: str) -> bool:
-    """Say whether `piece` ends with a tag: such a piece is made longer.
+    """Return whether `piece` ends with a tag and must be longer.
 
-    llama.cpp's grammar begins to bind after `<tool_call>`. After a token that ends there, it would bend
-    what the model says next; a token that goes on is accepted if it fits, and an error if not.
+    llama.cpp's grammar applies after `<tool_call>`. After a token that ends there, it would change the model's next
+    token. A token that continues past the tag is accepted if it matches the grammar, and an error otherwise.
     """
     return piece.rstrip("\n").endswith(">")
 
 
 def vocabulary(scripts: Mapping[str, Sequence[str]]) -> Vocabulary:
-    """Return the vocabulary that says every turn of every script."""
+    """Return the vocabulary for all turns of all scripts."""
     made = Vocabulary()
     for name, turns in scripts.items():
         for turn, text in enumerate(turns):
@@ -113,9 +113,9 @@ def vocabulary(scripts: Mapping[str, Sequence[str]]) -> Vocabulary:
 
 
 def weights(words: Vocabulary) -> tuple[Floats, Floats]:
-    """Return the embedding and the output matrix: a token's successor scores highest after it.
+    """Return the embedding and output matrices, which give each token's successor the highest score.
 
-    Raises `ValueError` if chance gave another token a higher score.
+    Raises `ValueError` if the random vectors give another token a higher score.
     """
     size = len(words.tokens)
     embedding = np.random.default_rng(0).choice(np.array([-1.0, 1.0], np.float32), size=(size, WIDTH))
@@ -139,13 +139,13 @@ def template(without_marker: str = "chatml_tools.jinja") -> str:
 def build(scripts: Mapping[str, Sequence[str]], path: Path) -> None:
     """Write the model that says `scripts` (name -> text of turn 0, text of all later turns) to `path`.
 
-    Raises `ValueError` if the model would say anything else.
+    Raises `ValueError` if the model would say something else.
     """
     words = vocabulary(scripts)
     for name, turns in scripts.items():
         for turn, text in enumerate(turns):
             if words.said(name, turn) != text:
-                raise ValueError(f"script {name}, turn {turn}, is not what the model would say")
+                raise ValueError(f"script {name}, turn {turn}, differs from what the model would say")
     writer = GGUFWriter(path, "llama")
     _describe(writer, words)
     _tensors(writer, *weights(words))
@@ -181,7 +181,7 @@ def _describe(writer: GGUFWriter, words: Vocabulary) -> None:
 
 
 def _tensors(writer: GGUFWriter, embedding: Floats, output: Floats) -> None:
-    """Write the two matrices that speak, and one block that adds nothing to them."""
+    """Write the two matrices, and one block without effect."""
     ones, per_head = np.ones(WIDTH, np.float32), WIDTH // HEADS
     writer.add_tensor("token_embd.weight", embedding.astype(np.float16))
     writer.add_tensor("output_norm.weight", ones)

@@ -1,4 +1,4 @@
-"""Servers as child processes: a free port, a wait until they answer, and their end."""
+"""Servers as child processes: free ports, start, readiness and stop."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# A proxy named by the environment must not stand between a test and 127.0.0.1.
+# Requests to 127.0.0.1 must not use a proxy from the environment.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-# Below the ports that the kernel gives to clients, and to servers that take any.
+# Below the kernel's ephemeral ports.
 _PORTS = range(12_000, 32_000)
 
 
 class NotStartedError(Exception):
-    """A server ended, or did not answer in time; the message has its last lines."""
+    """A server exited, or did not answer in time; the message has the end of its output."""
 
 
 def free_port() -> int:
@@ -50,7 +50,7 @@ def _reserve(port: int) -> None:
 
 
 def answers(url: str) -> bool:
-    """Say whether GET `url` is answered with 200."""
+    """Return whether GET `url` is answered with 200."""
     try:
         with _OPENER.open(url, timeout=2) as answer:
             return bool(answer.status == 200)
@@ -70,7 +70,7 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `command` in the project's folder during the block, which begins when `health` answers 200.
 
-    Its output is written to the file `output`, if given; it has `patience` seconds to end. Raises `NotStartedError` if
+    Its output is written to the file `output`, if given. It has `patience` seconds to exit. Raises `NotStartedError` if
     it does not answer within `timeout` seconds.
     """
     with tempfile.TemporaryFile() if output is None else output.open("w+b") as log:

@@ -1,6 +1,6 @@
 """`python -m tests.real.record`: record the real llama.cpp server's answers to the demo's agents.
 
-Each script is recorded as the agent asks, and with `tool_choice: "none"`, into `tests/recordings`.
+Each script is recorded into `tests/recordings` twice: with the agent's request, and with `tool_choice: "none"`.
 """
 
 from __future__ import annotations

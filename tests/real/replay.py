@@ -1,7 +1,7 @@
 """A server that answers chat requests with the recorded bytes of real servers (see `tests/recordings`).
 
-It stands in for the real llama.cpp server where that cannot be installed. The recording is picked by the
-marker `[[script:NAME]]` of the last message that has one, by `stream`, and by `tool_choice: "none"`.
+It replaces the real llama.cpp server if that cannot be installed. The recording is selected by the last marker
+`[[script:NAME]]` in the messages, by `stream`, and by `tool_choice: "none"`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MARKER = re.compile(r"\[\[script:([\w.-]+)\]\]")
 
 
 def script_of(messages: list[dict[str, Any]]) -> str:
-    """Return the script that the last marker in `messages` names, or nothing."""
+    """Return the name in the last marker in `messages`, or ""."""
     for message in reversed(messages):
         content = message.get("content") or ""
         text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
@@ -29,14 +29,14 @@ def script_of(messages: list[dict[str, Any]]) -> str:
 
 
 def recording(folder: Path, body: dict[str, Any]) -> Path | None:
-    """Return the file in `folder` that answers the chat request `body`.
+    """Return the file in `folder` that answers the chat request `body`, or None.
 
-    With `tool_choice: "none"` that is a recording with it, if there is one, otherwise the ordinary one: a server that
-    did not parse the call answers both in the same way.
+    For `tool_choice: "none"`, a recording with it is preferred to the ordinary one. A server that does not parse the
+    call gives both the same answer.
     """
     shape = f"{script_of(body['messages'])}-chat-{'stream' if body.get('stream') else 'plain'}"
     names = [f"{shape}-none-*.txt"] if body.get("tool_choice") == "none" else []
-    # Only the status follows, so that an ordinary request never gets a recording with `none`.
+    # Only the status may follow, so that an ordinary request never gets a recording with `none`.
     for name in [*names, f"{shape}-[0-9]*.txt"]:
         if found := sorted(folder.glob(name)):
             return found[0]
@@ -44,7 +44,7 @@ def recording(folder: Path, body: dict[str, Any]) -> Path | None:
 
 
 def events(data: bytes) -> Iterator[bytes]:
-    """Cut an event stream after the blank line of each event; the pieces together are `data`."""
+    """Yield the events of `data`, each with its blank line."""
     start = 0
     while start < len(data):
         end = data.find(b"\n\n", start)
@@ -54,7 +54,7 @@ def events(data: bytes) -> Iterator[bytes]:
 
 
 class _Server(Listener):
-    """The listening socket; knows the folder of recordings."""
+    """The listening socket, with the folder of recordings."""
 
     folder: Path
 
@@ -72,13 +72,13 @@ class _Handler(Handler):
         if self.path in answers:
             self.send_whole(200, answers[self.path])
         else:
-            self._refuse(f"no GET {self.path} here")
+            self._refuse(f"GET {self.path} is not supported")
 
     def do_POST(self) -> None:
         """Send the recording that answers a chat request, with its status."""
         body = self.body()
         if self.path != "/v1/chat/completions":
-            self._refuse(f"no POST {self.path} here")
+            self._refuse(f"POST {self.path} is not supported")
             return
         path = recording(self.server.folder, body)
         if path is None:
@@ -95,7 +95,7 @@ class _Handler(Handler):
 
 
 class ReplayServer(Threaded[_Server]):
-    """A context manager: a server at `url` that replays one folder of `tests/recordings`."""
+    """Context manager: a server at `url` that replays one folder of `tests/recordings`."""
 
     def __init__(self, folder: str = DEFAULT_FOLDER) -> None:
         super().__init__(_Server(("127.0.0.1", 0), _Handler))

@@ -10,18 +10,19 @@ import xllamacpp  # type: ignore[import-untyped]
 
 
 def main(model: str, port: int, template: str = "", thoughts: str = "", context: str = "8192") -> None:
-    """Serve the GGUF file `model` on 127.0.0.1:`port`, with the chat template of that file if one is named; return
-    never. With `none` it leaves the thoughts of a reply in the text, as `--reasoning-format none` says. `context` is
-    how many tokens it has.
+    """Serve the GGUF file `model` on 127.0.0.1:`port` forever.
+
+    `template` is a file with another chat template. If `thoughts` is `none`, reasoning is left in the text, as with
+    `--reasoning-format none`. `context` is the context length in tokens.
     """
     params = xllamacpp.CommonParams()
     params.model.path = model
-    params.model_alias = {"parrot"}  # else answers, and recordings of them, name the file and its folder
+    params.model_alias = {"parrot"}  # otherwise answers and their recordings contain the file's path
     params.hostnames = ["127.0.0.1"]
     params.port = port
     params.n_ctx = int(context)
     params.n_parallel = 1
-    # Two would spin for each other at every layer: beside other work that costs a hundred times what the model does.
+    # Two threads would spin at every layer, which on a busy machine takes a hundred times longer than the model itself.
     params.cpuparams.n_threads = 1
     params.use_jinja = True
     if template:

@@ -1,4 +1,4 @@
-"""Servers of the tests: one thread accepts, and leaving the block ends the server."""
+"""Servers for tests, which accept connections in a thread and stop when the block ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Server = TypeVar("Server", bound=TCPServer)
 
 
 class Listener(ThreadingHTTPServer):
-    """A listening socket. A client that keeps its connection open does not delay the end."""
+    """A listening socket. Open connections do not delay the stop."""
 
     daemon_threads = True
     block_on_close = False
@@ -30,7 +30,7 @@ class Handler(BaseHTTPRequestHandler):
         return json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
     def send_whole(self, status: int, value: Any, *, cut: bool = False) -> None:
-        """Answer with JSON, or bytes verbatim; half of it if the answer is cut."""
+        """Answer with JSON, or bytes verbatim. If the answer is cut, send half of it."""
         data = value if isinstance(value, bytes) else json.dumps(value).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or cut
 
     def send_stream(self, events: Iterable[bytes], *, cut: bool = False) -> None:
-        """Answer with an event stream, one chunk per event; a stream that is cut has no last chunk."""
+        """Answer with an event stream, one chunk per event. If it is cut, omit the last chunk."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
@@ -53,11 +53,11 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write nothing."""
+        """Log nothing."""
 
 
 class Threaded(Generic[Server]):
-    """A context manager: `server` answers at `url`."""
+    """Context manager: `server` answers at `url`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

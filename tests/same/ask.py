@@ -1,6 +1,6 @@
-"""Ask the application of one tree all cases, in all dialects. It runs as a script in that tree.
+"""Send all cases to one tree's application in all dialects. It runs as a script in that tree.
 
-Only what stays is used: `proxy.app:create_app()`, the settings of the environment, and the paths of the APIs.
+It uses only stable interfaces: `proxy.app:create_app()`, settings in the environment, and the paths of the APIs.
 Arguments: the file of cases (JSON lines), and the file for the answers (JSON lines: name, status, body in base64).
 """
 
@@ -21,18 +21,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 CHAT, MESSAGES, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
-# Two runs of one tree differ only in the times of responses.
+# Two runs of one tree differ only in these times.
 _TIMES = re.compile(rb'"(created_at|completed_at)":\d+')
 MODELS = {"object": "list", "data": [{"id": "tiny", "object": "model", "owned_by": "vllm", "max_model_len": 65536}]}
 
 
 class Server(BaseHTTPRequestHandler):
-    """A model server: answers with what the case named in `user` has."""
+    """A model server that sends the answer of the case named in `user`."""
 
     answers: ClassVar[dict[str, tuple[str, bytes]]] = {}
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         self._send(200 if self.path.startswith("/v1/models") else 404, "application/json", json.dumps(MODELS).encode())
@@ -51,7 +51,7 @@ class Server(BaseHTTPRequestHandler):
 
 
 def in_messages(body: dict[str, Any]) -> dict[str, Any] | None:
-    """A chat request as a Messages request; None for one with results of tools."""
+    """Return a chat request as a Messages request, or None if it has tool results."""
     if len(body["messages"]) > 1:
         return None
     asked: dict[str, Any] = {"model": "tiny", "max_tokens": 4096, "messages": body["messages"]}
@@ -71,7 +71,7 @@ def in_messages(body: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def in_responses(body: dict[str, Any]) -> dict[str, Any] | None:
-    """A chat request as a Responses request; None for one with results of tools."""
+    """Return a chat request as a Responses request, or None if it has tool results."""
     if len(body["messages"]) > 1:
         return None
     asked: dict[str, Any] = {"model": "tiny", "input": body["messages"], "stream": body.get("stream", False)}
@@ -82,8 +82,8 @@ def in_responses(body: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def answers_of(cases: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int, bytes]]:
-    """What the application of this tree answers to each case: name, status and body."""
-    from proxy.app import create_app  # noqa: PLC0415  # with the environment that main() makes
+    """Yield name, status and body of this tree's answer to each case."""
+    from proxy.app import create_app  # noqa: PLC0415  # reads the environment that main() sets
 
     client = create_app().test_client()
     for case in cases:
@@ -100,11 +100,11 @@ def answers_of(cases: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int, byte
 
 
 def main(given: str, taken: str) -> None:
-    """Answer all cases of one file into another."""
+    """Read the cases from one file, and write the answers to another."""
     secrets.token_bytes = lambda nbytes=None: bytes(nbytes or 32)
     secrets.token_hex = lambda nbytes=None: bytes(nbytes or 32).hex()
     uuid.uuid4 = lambda: uuid.UUID(int=0)
-    for module in ("headers", "fresh_ids"):  # an older tree has the latter, or none
+    for module in ("headers", "fresh_ids"):  # older trees have the latter, or neither
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module(f"proxy.web.{module}").fresh_bytes.__code__ = (lambda size: b"\0" * size).__code__
     with open(given, encoding="utf-8") as lines:

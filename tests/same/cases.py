@@ -1,4 +1,4 @@
-"""The cases for both trees: corpora and recordings, each as a request and a model server's answer."""
+"""The cases for both trees: requests with a model server's answer, from corpora and recordings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.support.shared import SHARED
 
 ROOT = Path(__file__).parents[2]
 TESTS = ROOT / "tests"
-# Characters of a text that one chunk carries.
+# Characters per chunk.
 WIDTH = 7
 STREAM, WHOLE = "text/event-stream", "application/json"
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One answer of a model server: `answer` in base64, `stream` if it is server-sent events; `body` was asked."""
+    """One answer of a model server, in base64, to the request `body`. `stream`: it is an event stream."""
 
     name: str
     body: dict[str, Any]
@@ -29,7 +29,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """All cases, in the same order each time."""
+    """Yield all cases, always in the same order."""
     for row in _lines(TESTS / "corpora" / "formats"):
         yield from _said(f"formats/{row['id']}", row["text"], row["finish"], _agent(), ())
     for row in _lines(TESTS / "corpora" / "negative"):
@@ -47,7 +47,7 @@ def cases() -> Iterator[Case]:
 
 
 def as_json(case: Case) -> str:
-    """A line for the process that asks."""
+    """Return the case as a line for `ask`."""
     return json.dumps(asdict(case))
 
 
@@ -96,7 +96,7 @@ def _both(name: str, tools: list[dict[str, Any]], results: Any, stream: bytes, w
 
 
 def _said(name: str, text: str, finish: str, tools: list[dict[str, Any]], results: Any) -> Iterator[Case]:
-    """A reply in text, in pieces of seven characters and whole."""
+    """Yield a text reply, streamed in pieces of seven characters and whole."""
     pieces = [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
     chunks = [_chunk({"role": "assistant", "content": ""}), *(_chunk({"content": piece}) for piece in pieces)]
     stream = b"".join([*chunks, _chunk({}, finish), b"data: [DONE]\n\n"])
@@ -104,7 +104,7 @@ def _said(name: str, text: str, finish: str, tools: list[dict[str, Any]], result
 
 
 def _thought(name: str, text: str, tools: list[dict[str, Any]]) -> Iterator[Case]:
-    """A thought that the server tells apart, whatever stands in it, and an answer."""
+    """Yield a reply with this text as separate reasoning, streamed and whole."""
     pieces = [text[at : at + WIDTH] for at in range(0, len(text), WIDTH)]
     thoughts = [{"reasoning_content": piece} for piece in pieces]
     deltas = [{"role": "assistant", "content": ""}, *thoughts, {"content": "So."}]
@@ -113,7 +113,7 @@ def _thought(name: str, text: str, tools: list[dict[str, Any]]) -> Iterator[Case
 
 
 def _called(name: str, row: dict[str, Any]) -> Iterator[Case]:
-    """A structured call, its arguments in pieces of seven characters and whole."""
+    """Yield a structured call, its arguments streamed in pieces of seven characters and whole."""
     tools = [{"type": "function", "function": {"name": "tool", "parameters": row["schema"]}}]
     text = row["arguments"]
     opened = {"index": 0, "id": "call_1", "type": "function", "function": {"name": "tool", "arguments": ""}}
@@ -126,7 +126,7 @@ def _called(name: str, row: dict[str, Any]) -> Iterator[Case]:
 
 
 def _recorded(path: Path) -> Iterator[Case]:
-    """A real server's answer, as it came."""
+    """Yield a real server's answer, verbatim."""
     data = path.read_bytes()
     stream = data.lstrip().startswith((b"data:", b"event:", b":"))
     if not stream and not data.lstrip().startswith(b"{"):

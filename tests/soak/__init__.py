@@ -1,1 +1,1 @@
-"""`make soak`: 200 clients, faults at both ends, reloads; nothing that a client could not expect, and no growth."""
+"""`make soak`: 200 clients, faulty clients and servers, reloads. All outcomes must be expected, and no worker grows."""

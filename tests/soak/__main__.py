@@ -1,4 +1,4 @@
-"""`make soak MINUTES=10`: see `python -m tests.soak --help`. The exit code is 1 if something was not as it must be."""
+"""`make soak MINUTES=10`: see `python -m tests.soak --help`. The exit code is 1 if a check failed."""
 
 from __future__ import annotations
 

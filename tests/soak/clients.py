@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from tests.faults.bench import Answer, request
 from tests.soak.plans import EVENT, LEFT, OK, Leave, Plan, status
 
-# No request of the plans takes half as long.
+# At least twice the duration of any planned request.
 LIMIT = 30.0
 _RESET = struct.pack("ii", 1, 0)
 
@@ -47,7 +47,7 @@ class Line:
             async with asyncio.timeout(LIMIT):
                 result = await self._run(plan)
         except TimeoutError:
-            result = Result("hung", f"nothing more came within {LIMIT:g} s")
+            result = Result("hung", f"no more data within {LIMIT:g} s")
         except (OSError, EOFError) as error:
             result = Result("cut", f"the connection broke: {error!r}")
         result.began = began
@@ -82,7 +82,7 @@ class Line:
             self.close()
             if not reused:
                 raise
-            self.stale += 1  # the other side closed it meanwhile: every client asks again
+            self.stale += 1  # the other side has closed it: every client retries
             return replace(await self._run(plan), again=True)
         if not keep or self._rng.random() < 0.3:
             self.close()
@@ -97,7 +97,7 @@ class Line:
         return reader, writer
 
     async def _leave(self, plan: Plan, reader: asyncio.StreamReader) -> Result:
-        """Leave at some moment, whatever has arrived by then."""
+        """Leave at a random moment."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(plan.after):
                 while await reader.read(65536):
@@ -106,7 +106,7 @@ class Line:
         return Result(LEFT, left_at=time.monotonic())
 
     async def _half(self, plan: Plan, data: bytes) -> Result:
-        """Half a request, and nothing more."""
+        """Send half a request."""
         self.close()
         self._kept = reader, writer = await self._connected()
         writer.write(data[:-20])
@@ -121,7 +121,7 @@ class Line:
 
 
 class _Stale(EOFError):
-    """Not a byte of an answer came."""
+    """The connection ended without a byte of an answer."""
 
 
 def _end(writer: asyncio.StreamWriter, *, reset: bool) -> None:
@@ -134,7 +134,7 @@ def _end(writer: asyncio.StreamWriter, *, reset: bool) -> None:
 
 
 async def _read(plan: Plan, reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-    """The answer, and whether the connection may be kept."""
+    """Return the answer, and whether the connection may be kept."""
     try:
         top = await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as cut:
@@ -176,7 +176,7 @@ def judge(plan: Plan, answer: Answer) -> Result:
     try:
         outcome = _outcome(plan, answer)
         return Result(outcome, "" if outcome in plan.expected else f"{answer.status} {answer.data[-500:]!r}")
-    except Exception as wrong:  # whatever a judge stumbles over is wrong
+    except Exception as wrong:  # any error means an unreadable answer
         return Result("wrong", f"{wrong!r}: {answer.status} {answer.data[-2000:]!r}")
 
 
@@ -190,9 +190,9 @@ def _outcome(plan: Plan, answer: Answer) -> str:
                 return status(number)
         return status(answer.status)
     if told.error:
-        assert told.failed, "an error, and a finish"
+        assert told.failed, "both an error and a finish"
         assert plan.said.text.startswith(told.text.strip()), f"the text is {told.text!r}"
-        assert not told.whole_calls or plan.fault not in HALF_CALLS, f"half a call looks whole: {told.calls}"
+        assert not told.whole_calls or plan.fault not in HALF_CALLS, f"a partial call looks complete: {told.calls}"
         return EVENT
     text = plan.said.words
     assert told.text.strip() == text.strip(), f"the text is {told.text[:300]!r}, not {text[:300]!r}"
@@ -201,5 +201,5 @@ def _outcome(plan: Plan, answer: Answer) -> str:
     return OK
 
 
-# The faults in which a call is never whole.
+# Faults with which a call is never complete.
 HALF_CALLS = frozenset(("stalls", "RST", "FIN", "a bad chunk", "no finish", "half an event", "an error event"))

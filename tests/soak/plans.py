@@ -35,7 +35,7 @@ from tests.support.scripted import (
 
 
 class Leave(Enum):
-    """How a client behaves."""
+    """Behaviours of a client."""
 
     STAYS = "stays to the end"
     SLOW = "reads slowly"
@@ -43,7 +43,7 @@ class Leave(Enum):
     RESET = "leaves, RST"
     HALF_BODY = "sends half a body, FIN"
     HALF_BODY_RESET = "sends half a body, RST"
-    BAD = "sends no JSON"
+    BAD = "sends invalid JSON"
     LARGE = "sends too much"
 
 
@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def calls(self) -> list[tuple[str, object]]:
-        """The calls that a success has."""
+        """Return the calls of a successful reply."""
         return [("write_file", INPUT)] if self.said.call else []
 
 
 def status(number: int) -> str:
-    """The outcome that is an error of this status."""
+    """Return the outcome for an error of this status."""
     return f"status {number}"
 
 
@@ -96,7 +96,7 @@ BROKEN = frozenset((EVENT, status(502)))
 class Fault:
     """One kind: its scripts for streamed and whole requests, their outcomes, and its weight.
 
-    `whole` None: a stream is always asked for; `streamed` None: never.
+    If `whole` is None, a stream is always requested; if `streamed` is None, never.
     """
 
     streamed: Script | None
@@ -125,7 +125,7 @@ def whole(said: Said) -> bytes:
 
 
 def stream(parts: list[bytes], rng: random.Random, pause: float = 0.0) -> list[Action]:
-    """A stream with a pause of at most so much behind each part."""
+    """Return a stream with a random pause of at most `pause` seconds after each part."""
     steps: list[Action] = [SSE]
     for part in parts:
         steps.append(chunked(part))
@@ -141,14 +141,14 @@ def slow_whole(said: Said, rng: random.Random) -> list[Action]:
 
 
 def pieces(said: Said, rng: random.Random) -> list[Action]:
-    """Cut anywhere."""
+    """Return a stream that is cut into random pieces."""
     data = b"".join(events(said))
     places = sorted(rng.randrange(len(data)) for _ in range(15))
     return stream([data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True) if a < b], rng, 0.01)
 
 
 def huge(said: Said, rng: random.Random) -> list[Action]:
-    """300 kB more of text, in one event."""
+    """Return a stream with an additional event of 300 kB of text."""
     said.words += "x" * 300_000
     return stream([ROLE, text(said.text), finish(), DONE], rng)
 
@@ -159,12 +159,12 @@ def huge_whole(said: Said, rng: random.Random) -> list[Action]:
 
 
 def over(said: Said, rng: random.Random) -> list[Action]:
-    """An event over the limit of 1 MiB."""
+    """Return a stream with an event over the limit of 1 MiB."""
     return [*begun(said, rng), chunked(text("x" * 1_200_000)), Act.EXPECT_CLOSE]
 
 
 def begun(said: Said, rng: random.Random) -> list[Action]:
-    """A stream that breaks off in its text, or in a call: structured, or held as text."""
+    """Return a stream that ends early in its text, in a structured call, or in a call held as text."""
     parts: list[Action] = [SSE, chunked(ROLE), chunked(text(said.words))]
     if said.call == "structured":
         parts += HALF
@@ -174,7 +174,7 @@ def begun(said: Said, rng: random.Random) -> list[Action]:
 
 
 def half(said: Said, rng: random.Random) -> list[Action]:
-    """A whole answer that breaks off."""
+    """Return half of a whole answer."""
     data = whole(said)
     return [head(200, {**JSON, "Content-Length": str(len(data))}) + data[: rng.randrange(len(data))], 0.02]
 
@@ -182,17 +182,17 @@ def half(said: Said, rng: random.Random) -> list[Action]:
 def ends(
     *last: Action,
 ) -> tuple[Script, Script]:
-    """A stream, and a whole answer, that end so in the middle."""
+    """Return a stream and a whole answer that end in the middle with these steps."""
     return (lambda said, rng: [*begun(said, rng), *last], lambda said, rng: [*half(said, rng), *last])
 
 
 def always(*steps: Action) -> Script:
-    """These steps, after a moment."""
+    """Return a script of these steps after a short pause."""
     return lambda said, rng: [rng.random() * 0.2, *steps]
 
 
 def later(*steps: Action) -> Script:
-    """These steps, when a client of a stream has had heartbeats."""
+    """Return a script of these steps, after a pause in which a stream's client gets heartbeats."""
     return lambda said, rng: [1.0 + rng.random(), *steps]
 
 
@@ -201,7 +201,7 @@ def _error(number: int, **headers: str) -> bytes:
 
 
 def _same(script: Script, *outcomes: str, weight: int = 2) -> Fault:
-    """The same of a stream and of a whole answer; a stream may have begun."""
+    """Return a fault with one script for streams and whole answers. A stream may have begun."""
     return Fault(script, script, frozenset((*outcomes, EVENT)), frozenset(outcomes), weight)
 
 
@@ -223,7 +223,7 @@ FAULTS: Mapping[str, Fault] = {
     "none": Fault(_good, _good_whole, _FINE, _FINE, 40),
     "slow": Fault(lambda said, rng: stream(events(said), rng, 0.2), slow_whole, _FINE, _FINE, 15),
     "cut anywhere": Fault(pieces, None, _FINE, _FINE, 6),
-    # Events that nobody knows are passed or left out.
+    # Unknown events are forwarded or dropped.
     "odd events": Fault(
         lambda said, rng: stream([part for each in events(said) for part in (b": x\n\n", each)], rng),
         None,
@@ -231,22 +231,22 @@ FAULTS: Mapping[str, Fault] = {
         _FINE,
     ),
     "no [DONE]": Fault(lambda said, rng: stream(events(said)[:-1], rng), None, _FINE, _FINE),
-    "open behind [DONE]": Fault(
+    "open after [DONE]": Fault(
         lambda said, rng: [*stream(events(said), rng)[:-1], Act.EXPECT_CLOSE], None, _FINE, _FINE, 1
     ),
     "JSON for a stream": Fault(_good_whole, None, _FINE, _FINE),
     "huge": Fault(huge, huge_whole, _FINE, _FINE, 1),
     "an event over the limit": Fault(over, None, BROKEN, BROKEN, 1),
-    **{f"{n} at once": _same(always(_error(n)), status(n), weight=1) for n in (400, 401, 404, 500)},
-    **{f"{n} at once": _same(always(_error(n, **{"Retry-After": "1"})), status(n)) for n in (429, 503)},
+    **{f"immediate {n}": _same(always(_error(n)), status(n), weight=1) for n in (400, 401, 404, 500)},
+    **{f"immediate {n}": _same(always(_error(n, **{"Retry-After": "1"})), status(n)) for n in (429, 503)},
     **{f"{n} late": _same(later(_error(n)), status(n), weight=1) for n in (429, 500, 503)},
     "a page": _same(always(answer(b"<html>Bad Gateway", 502, {"Content-Type": "text/html"})), status(502)),
     "a page with 200": _same(always(answer(b"<html>Hello", 200, {"Content-Type": "text/html"})), status(502), weight=1),
     "a huge error": _same(always(answer(b"x" * 1_000_000, 500)), status(500), weight=1),
     "a redirect": _same(always(answer(b"", 307, {"Location": "http://127.0.0.1:1/"})), status(502), weight=1),
     "noise": _same(always(b"\x00\xff\r\n\r\n"), status(502), weight=1),
-    "FIN at once": _same(always(), status(502)),
-    "RST at once": _same(always(Act.RST), status(502)),
+    "immediate FIN": _same(always(), status(502)),
+    "immediate RST": _same(always(Act.RST), status(502)),
     "half a head": _same(always(b"HTTP/1.1 200 OK\r\nContent-Ty"), status(502), weight=1),
     "never answers": _same(always(Act.EXPECT_CLOSE), status(504)),
     "stalls": _broken(ends(Act.EXPECT_CLOSE), 504),
@@ -263,7 +263,7 @@ FAULTS: Mapping[str, Fault] = {
     "a short length": Fault(
         None, lambda said, rng: [answer(whole(said), headers={"Content-Length": "9999999"})], BROKEN, BROKEN, 1
     ),
-    "chunks that end in the middle": Fault(
+    "incomplete chunks": Fault(
         None, lambda said, rng: [head(200, {**JSON, **CHUNKED}), chunked(whole(said)[:50])], BROKEN, BROKEN, 1
     ),
 }

@@ -23,29 +23,28 @@ from tests.soak.plans import OK, Plan, make
 from tests.soak.upstream import Upstream
 from tests.support.scripted import PATIENCE
 
-# The model server's silence ends a reply within these seconds, and a stream that began before a reload has the time to
-# end; times the soak's patience.
+# Timeouts in seconds for a silent model server, and for streams that began before a reload. The soak's patience
+# multiplies them.
 TIMES = {"--idle-timeout": 3, "--graceful-timeout": 15}
 FLAGS = ("--heartbeat", "0.5", "MAX_EVENT=1048576", "--max-body", "1048576")
-# Of the whole time: when the reloads with new workers are; between them the workers stay, and are measured.
+# Times of the reloads with new workers, as shares of the run. The workers in between are measured.
 EARLY, LATE = (0.02, 0.05, 0.08), (0.95, 0.98)
-# Seconds until the workers are warm: each thread's part of the allocator has seen the largest answers.
+# Seconds until the workers are warm: each thread's memory arena has held the largest answers.
 WARM = 200.0
-# With less time than this, in minutes, growth is shown but not judged.
+# In runs of fewer minutes, growth is printed but not judged.
 LONG_ENOUGH = 6.0
-# A model server whose client left is let go within 100 ms; 200 clients on two cores may hold up each other.
-LET_GO = 5.0
-# Seconds until all is over once the clients have gone: longer than any silence of the model server's is borne.
+# The proxy disconnects from the model server within 100 ms after a client leaves. 200 clients on two cores take longer.
+RELEASE_TIME = 5.0
+# Seconds until everything has ended after the last client: longer than the timeout for a silent model server.
 IDLE = 20.0
-# Descriptors that a worker may have more than before its first request.
+# Descriptors that a worker may have in addition to those before its first request.
 FEW = 6
 SHOWN = 20
 _LINE = re.compile(r" id=(soak-\d+) method=")
 MIB = 2**20
-# How much more the last third may have than the first one: a share of it, and a number. Memory: what the largest
-# answers leave behind in the allocator differs from minute to minute; in ten minutes one kilobyte leaked by each
-# request is 60 MiB. Threads and descriptors: how many requests are under way differs from moment to moment; one
-# descriptor leaked by each hundredth request is hundreds.
+# Allowed growth from the first to the last third: a share, and a number. The allocator's memory after large answers
+# varies by the minute; a leak of 1 kB per request is 60 MiB in ten minutes. Threads and descriptors vary with the
+# number of running requests; a leak of one descriptor per hundred requests is hundreds.
 MARGINS = {"memory, MiB": (0.03, 16.0), "threads": (0.1, 16.0), "descriptors": (0.1, 24.0)}
 
 
@@ -59,21 +58,21 @@ class Sample:
 
 @dataclass
 class Counts:
-    """What happened. `unexpected` has a line for each thing that must not be."""
+    """Counts of the results. `unexpected` has a line for each failed check."""
 
     requests: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     clients: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     unexpected: list[str] = field(default_factory=list)
-    let_go: list[float] = field(default_factory=list)
+    releases: list[float] = field(default_factory=list)
     reloads: Counter[str] = field(default_factory=Counter)
     kept: int = 0
     stale: int = 0
 
 
 class Soak:
-    """One run. `patience`: how many times slower than an idle machine's everything may be."""
+    """One run. `patience` multiplies all timeouts, for busy machines."""
 
     def __init__(self, folder: Path, *, minutes: float, clients: int, seed: int, patience: int = 1) -> None:
         self._folder, self._minutes, self._clients = folder, minutes, clients
@@ -99,7 +98,7 @@ class Soak:
             await self._idle(before)
             try:
                 await asyncio.to_thread(stack.close)
-            except AssertionError as wrong:  # its log tells of a defect
+            except AssertionError as wrong:  # its log shows a defect
                 self._unexpected("log", str(wrong)[-3000:])
         self._check_requests()
         return self._verdict()
@@ -123,7 +122,7 @@ class Soak:
         return self._master.num_fds(), max(each.num_fds() for each in self._master.children())
 
     async def _load(self) -> None:
-        """Run the clients, reloads and refusals until the time is over."""
+        """Run the clients, reloads and refusals for the whole time."""
         clients = [self._client(random.Random(self._rng.random())) for _ in range(self._clients)]
         around = [
             asyncio.create_task(each) for each in (self._reload(), self._hang_up(), self._refuse(), self._sample())
@@ -208,7 +207,7 @@ class Soak:
             self._unexpected("at the end", left)
 
     def _under_way(self, before: tuple[int, int]) -> str:
-        """What is left, or ""."""
+        """Return a description of requests and descriptors that are still open, or ""."""
         workers = {each.pid for each in self._master.children()}
         healths = {}
         for _ in range(50):
@@ -218,14 +217,14 @@ class Soak:
         if healths.keys() != workers or any(healths.values()) or self._upstream.open:
             return f"requests by worker: {healths} of {workers}; open at the model server: {self._upstream.open}"
         if after[0] > before[0] + FEW or after[1] > before[1] + FEW:
-            return f"descriptors of the master and of a worker: {after}, at the beginning {before}"
+            return f"descriptors of the master and of a worker: {after}, at the start {before}"
         return ""
 
     def _check_requests(self) -> None:
         """Check that each request was sent upstream at most once and has one line in a log without errors."""
         for id_, count in self._upstream.requests.items():
             if count > 1 and id_ in self._answered:
-                self._unexpected(id_, f"the model server was asked {count} times")
+                self._unexpected(id_, f"the model server received {count} requests")
         lines: Counter[str] = Counter()
         with self._proxy.log.open(errors="replace") as log:
             for line in log:
@@ -237,14 +236,14 @@ class Soak:
         for id_ in self._answered | self._left.keys():
             if lines[id_] > 1 or (id_ in self._answered and not lines[id_]):
                 self._unexpected(id_, f"{lines[id_]} lines in the log")
-        asked, closed = self._upstream.came, self._upstream.closed
+        asked, closed = self._upstream.arrived, self._upstream.closed
         at_it = {each: at for each, at in self._left.items() if asked.get(each, at) < at < closed.get(each, at)}
-        self._counts.let_go = sorted(closed[each] - at for each, at in at_it.items())
-        if self._counts.let_go and self._counts.let_go[-1] > LET_GO * self._patience:
-            self._unexpected("let go", f"after {self._counts.let_go[-1]:.1f} s")
+        self._counts.releases = sorted(closed[each] - at for each, at in at_it.items())
+        if self._counts.releases and self._counts.releases[-1] > RELEASE_TIME * self._patience:
+            self._unexpected("released late", f"after {self._counts.releases[-1]:.1f} s")
 
     def _verdict(self) -> int:
-        """Print all; 0 if all holds."""
+        """Print the results. Return 0 if all checks passed."""
         if not self._counts.outcomes[OK]:
             self._unexpected("outcomes", "nothing went well")
         judged = self._minutes >= LONG_ENOUGH
@@ -254,16 +253,16 @@ class Soak:
         print(table("faults:", counts.faults))
         print(table("clients:", counts.clients))
         print(table("outcomes:", counts.outcomes))
-        print(table("reloads:", counts.reloads), f"and {len(self._upstream.down)} times nobody listened")
-        print(f"on a kept connection: {counts.kept:,}, of them stale and asked again: {counts.stale}")
-        if counts.let_go:
-            middle, most = statistics.median(counts.let_go), counts.let_go[-1]
-            left = f"{len(counts.let_go)} that left in the middle of an answer"
-            print(f"let go, of {left}: median {middle * 1000:.1f} ms, at most {most * 1000:.0f} ms")
+        print(table("reloads:", counts.reloads), f"and {len(self._upstream.down)} times without a listener")
+        print(f"on a kept connection: {counts.kept:,}, of them stale and retried: {counts.stale}")
+        if counts.releases:
+            middle, most = statistics.median(counts.releases), counts.releases[-1]
+            left = f"{len(counts.releases)} clients that left in the middle of an answer"
+            print(f"released after {left}: median {middle * 1000:.1f} ms, at most {most * 1000:.0f} ms")
         for name, first, last, flat in grown:
             said = "flat" if flat else "NOT FLAT"
             print(f"{name}, all workers: {first:.0f} -> {last:.0f} ({said if judged else 'too short to tell'})")
-        print(f"memory over the time: {curve(self._samples)}; judged from {WARM:g} s on")
+        print(f"memory over time: {curve(self._samples)}; judged from {WARM:g} s on")
         print(f"unexpected: {len(counts.unexpected)}")
         for each in counts.unexpected[:SHOWN]:
             print(f"  {each}")
@@ -271,7 +270,7 @@ class Soak:
 
 
 def measured(workers: list[psutil.Process]) -> tuple[float, float, float]:
-    """Memory in MiB, threads and descriptors of these processes, in all."""
+    """Return the sums of memory (MiB), threads and descriptors of these processes."""
     return (
         sum(each.memory_info().rss for each in workers) / MIB,
         float(sum(each.num_threads() for each in workers)),
@@ -280,7 +279,7 @@ def measured(workers: list[psutil.Process]) -> tuple[float, float, float]:
 
 
 def growth(samples: list[Sample]) -> list[tuple[str, float, float, bool]]:
-    """Of each value the median of the first third and of the last one, and whether that is flat."""
+    """Return for each value the medians of the first and last third, and whether the growth is allowed."""
     third = max(1, len(samples) // 3)
     found: list[tuple[str, float, float, bool]] = []
     if not samples:
@@ -293,14 +292,14 @@ def growth(samples: list[Sample]) -> list[tuple[str, float, float, bool]]:
 
 
 def curve(samples: list[Sample], points: int = 10) -> str:
-    """The memory over the time, in so many medians."""
+    """Return the memory over time as this number of medians."""
     size = max(1, len(samples) // points)
     parts = [samples[at : at + size] for at in range(0, size * points, size)]
     return " ".join(f"{statistics.median(each.values[0] for each in part):.0f}" for part in parts if part)
 
 
 def table(title: str, counted: Counter[str]) -> str:
-    """Names and numbers, the most frequent first, in lines of four."""
+    """Return the names and counts, the most frequent first, four per line."""
     cells = [f"{name}: {number:,}" for name, number in counted.most_common()]
     lines = [", ".join(cells[at : at + 6]) for at in range(0, len(cells), 6)]
     return "\n    ".join([title, *lines])

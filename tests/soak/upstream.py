@@ -1,4 +1,4 @@
-"""The model server of the soak: does what each request's plan says, and counts what is open."""
+"""The model server of the soak: it plays each request's plan, and counts open connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.scripted import PATIENCE, Seen, answer
 
 
 class Upstream(scripted.Upstream):
-    """`plans` are the requests by their id; `requests` is how often each arrived, `came` when, `closed` when it ended.
+    """`plans` are the requests by id. `requests` counts the arrivals of each, with the times `arrived` and `closed`.
 
     `down` are the times without a listener; None as the end means until now.
     """
@@ -26,12 +26,12 @@ class Upstream(scripted.Upstream):
         self._plans = plans
         self.open = 0
         self.requests: Counter[str] = Counter()
-        self.came: dict[str, float] = {}
+        self.arrived: dict[str, float] = {}
         self.closed: dict[str, float] = {}
         self.down: list[tuple[float, float | None]] = []
 
     def refuse(self) -> None:
-        """Close the listener; running answers go on."""
+        """Close the listener; running answers continue."""
         self.down.append((time.monotonic(), None))
         self._listener.shutdown(socket.SHUT_RDWR)
         self._acceptor.join(PATIENCE)
@@ -56,7 +56,7 @@ class Upstream(scripted.Upstream):
             if seen.line.startswith("POST /v1/chat/completions") and id_ in self._plans:
                 script = self._plans[id_].steps
                 self.requests[id_] += 1
-                self.came[id_] = time.monotonic()
+                self.arrived[id_] = time.monotonic()
         with contextlib.suppress(scripted.Gone, OSError):
             for action in script:
                 self._act(sock, action)

@@ -1,4 +1,4 @@
-"""Whole answers in the client's dialect, whole or as a stream. A crash fails the test."""
+"""Conversion of whole answers to the client's dialect, whole or as a stream. A crash fails the test."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ def chromium() -> str:
     """Return Chromium's path. Without Chromium, the test fails in CI and is skipped elsewhere."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
-        told = "there is no Chromium here (apt-get install chromium)"
+        missing = "Chromium is not installed (apt-get install chromium)"
         if os.environ.get("CI"):
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(missing)
+        pytest.skip(missing)
     return found
 
 

@@ -18,7 +18,7 @@ NAMES = ("chat", "messages", "responses")
 
 
 def new_writer(name: str, **more: Any) -> Writer:
-    """Return the writer of a dialect; `more` are options of chat's."""
+    """Return the writer of a dialect; `more` are options of chat's writer."""
     if name == "chat":
         return ChatWriter(ChatOptions(**{"model": "m", "usage": True, "clean": StripFields(), "parsed": True, **more}))
     return MessagesWriter(ReplyOptions("m")) if name == "messages" else ResponsesWriter(response_options())
@@ -30,7 +30,7 @@ def usually(one: StreamReply, part: bytes) -> bytes:
 
 
 class ByLane:
-    """Feed a reply as the pump does. `passed` counts the bytes that took the lane, `held` those that it held back."""
+    """Feed a reply as the pump does. `passed` counts bytes that took the lane, `held` bytes that it held back."""
 
     def __init__(self) -> None:
         self.passed = 0

@@ -1,8 +1,8 @@
 """Chat templates of real models, rendered as a model server does: preprocessing, then transformers' sandbox.
 
-`render` parses only the arguments of calls. `ChatTemplate.render` does what vLLM does: it parses the arguments of calls
-(text that is not JSON is a 400), drops an empty `tool_calls`, replaces null content by "", and passes content to the
-template as text or as parts, whichever the template reads.
+`render` parses only the arguments of calls. `ChatTemplate.render` works like vLLM: it parses the arguments of calls
+(text that is not JSON is a 400), drops an empty `tool_calls`, replaces null content by "", and passes content as text
+or as parts, whichever the template reads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Refused(Exception):
 class _Generation(Extension):
     """The transformers tag that marks an assistant's text. Here it has no effect."""
 
-    tags = {"generation"}  # noqa: RUF012 (jinja2 wants it so)
+    tags = {"generation"}  # noqa: RUF012 (as in jinja2)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         """Return the body of the tag unchanged."""
@@ -61,7 +61,7 @@ class ChatTemplate:
 
 
 def render(name: str, body: dict[str, Any]) -> str:
-    """Return the prompt for a request from the template of this name, which gets the messages unchanged."""
+    """Return the prompt for a request from the template of this name. Only the arguments of calls are parsed."""
     messages = deepcopy(body["messages"])
     for message in messages:
         for call in message.get("tool_calls") or ():

@@ -62,9 +62,7 @@ TOOLS: ToolSet = offered(
 
 @dataclass(frozen=True)
 class Got:
-    """A client's result of a reply, and the proxy's records of it: the ids of its repairs, and the number of calls sent
-    without required arguments.
-    """
+    """A client's result of a reply, and the proxy's records: ids of repairs, and the number of incomplete calls."""
 
     text: str
     reasoning: str
@@ -92,8 +90,9 @@ class Got:
 
     @property
     def meant(self) -> Got:
-        """Return the result for comparison: blanks in arguments and the order of repairs do not count. Of a failed
-        reply, only the failure counts.
+        """Return the result for comparison, without the blanks in arguments and the order of repairs.
+
+        Of a failed reply, only the failure is compared.
         """
         if self.error:
             return Got("", "", (), (), (), None, self.error, (), 0)
@@ -174,10 +173,9 @@ def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:
 
 
 def argued(name: str, arguments: str, *, finish: str = "tool_calls", cuts: int = 2, **task: Any) -> Got:
-    """Return the client's result of a call with these arguments, the same in one piece, in any pieces, and in a whole
-    answer.
+    """Return the client's result of a call with these arguments, the same in any pieces and in a whole answer.
 
-    An error in a stream, of which a part was sent, is text in a whole answer (C4).
+    A call that ends a stream in an error is text in a whole answer (C4).
     """
     said: list[Got] = []
     for parts in _pieces(arguments, cuts):
@@ -254,7 +252,7 @@ def _sent(cut: list[bytes], **task: Any) -> tuple[bytes, Engine]:
 
 def _sent_alike(data: bytes, cuts: int, **task: Any) -> tuple[bytes, Engine]:
     found = dict(_sent(cut, **task) for cut in _cuts(data, cuts))
-    assert len(found) == 1, f"it depends on the cuts: {[*found]}"
+    assert len(found) == 1, f"the result depends on the cuts: {[*found]}"
     return next(iter(found.items()))
 
 

@@ -38,7 +38,7 @@ class Told:
 
     @property
     def failed(self) -> bool:
-        """Whether the answer ends in an error, and nothing in it means success."""
+        """Whether the answer ends in an error and has no sign of success."""
         return bool(self.error) and not self.finish
 
     @property
@@ -109,13 +109,13 @@ class Chat:
                     self._take_choice(told, choice)
             else:
                 told.odd += 1
-        need(done is not bool(told.error), "neither [DONE] nor an error, or both")
-        need(told.error or told.finish, "[DONE] without a finish")
+        need(done is not bool(told.error), "the stream must end with either [DONE] or an error")
+        need(told.error or told.finish, "[DONE] without a finish reason")
         return told
 
     def _take_choice(self, told: Told, choice: dict[str, Any]) -> None:
         need(not told.finish, f"{choice} follows the finish")
-        need(choice["index"] == 0, "another choice")
+        need(choice["index"] == 0, "a choice other than the first")
         said = choice["delta"]
         told.text += said.get("content") or ""
         for call in said.get("tool_calls") or ():
@@ -125,12 +125,12 @@ class Chat:
     def _take_call(self, told: Told, index: int, call: dict[str, Any]) -> None:
         given = call["function"]
         if index == len(told.calls):
-            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
+            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"missing or duplicate id: {call}")
             told.ids.append(call["id"])
             told.calls.append((given["name"], given.get("arguments") or ""))
             return
         need(type(index) is int and 0 <= index < len(told.calls), f"index {index!r}")
-        need(not call.get("id") and not given.get("name"), f"{call} says again who it is")
+        need(not call.get("id") and not given.get("name"), f"{call} repeats its id or name")
         name, before = told.calls[index]
         told.calls[index] = (name, before + (given.get("arguments") or ""))
 
@@ -139,15 +139,15 @@ class Chat:
 
     def whole(self, data: bytes) -> Told:
         body = json.loads(data.decode("utf-8", "replace"))
-        need("error" not in body, "an error with status 200")
+        need("error" not in body, "the answer has status 200 and an error")
         (choice,) = body["choices"]
         said = choice["message"]
         told = Told(text=said.get("content") or "", finish=self._finish(choice["finish_reason"]))
         for call in said.get("tool_calls") or ():
-            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"the id of {call}")
+            need(isinstance(call["id"], str) and call["id"] not in told.ids, f"missing or duplicate id: {call}")
             told.ids.append(call["id"])
             told.calls.append((call["function"]["name"], call["function"]["arguments"]))
-        need(told.finish, "a whole answer without a finish")
+        need(told.finish, "the whole answer has no finish reason")
         return told
 
     def error(self, data: bytes, status: int) -> Told:
@@ -158,8 +158,8 @@ class Chat:
     @staticmethod
     def _fail(told: Told, error: Any) -> None:
         need(isinstance(error, dict), f"the error is {error!r}")
-        need(isinstance(error["message"], str) and error["message"], "an error without a message")
-        need(isinstance(error["type"], str) and error["type"], "an error without a type")
+        need(isinstance(error["message"], str) and error["message"], "the error has no message")
+        need(isinstance(error["type"], str) and error["type"], "the error has no type")
         told.error, told.words = error["type"], error["message"]
 
 
@@ -239,12 +239,12 @@ class Responses:
 
     def stream(self, data: bytes) -> Told:
         """Read the response from its events, or its part before it failed."""
-        return self._told(responses_checker.check_stream(data, types=self._types))
+        return self._result(responses_checker.check_stream(data, types=self._types))
 
     def whole(self, data: bytes) -> Told:
-        return self._told(responses_checker.check_response(data))
+        return self._result(responses_checker.check_response(data))
 
-    def _told(self, made: dict[str, Any]) -> Told:
+    def _result(self, made: dict[str, Any]) -> Told:
         told = Told(text=responses_checker.text_of(made), thoughts=bool(responses_checker.text_of(made, "reasoning")))
         calls = [item for item in made["output"] if item["type"] == "function_call"]
         told.ids = [item["call_id"] for item in calls]
@@ -273,7 +273,7 @@ def events(data: bytes) -> Iterator[str]:
     """
     text = data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     blocks = text.split("\n\n")
-    need(not blocks[-1].strip("\n"), f"the stream ends in the middle of an event: {blocks[-1][:200]!r}")
+    need(not blocks[-1].strip("\n"), f"the stream ends within an event: {blocks[-1][:200]!r}")
     for block in blocks:
         lines = [line for line in block.split("\n") if line.startswith("data:") or line == "data"]
         said = "\n".join(line[5:].removeprefix(" ") for line in lines)

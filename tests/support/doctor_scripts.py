@@ -48,9 +48,9 @@ def marked(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str
 
 
 def instead(made: Mapping[str, tuple[str, str]], template: str, mark: str) -> str:
-    """Return a chat template that replaces these prompts by `mark`, for a model that reads nothing else.
+    """Return a chat template that replaces these prompts by `mark`, for a model that reads only marks.
 
-    `tests.real.parrot` is that model.
+    `tests.real.parrot` is such a model.
     """
     tests = [
         f"{{%- {'if' if not at else 'elif'} messages[-1].content is string and add_generation_prompt "

@@ -1,7 +1,7 @@
-"""Many short cases in one test item: pytest's overhead per item is longer than such a case.
+"""Many short cases in one test item, because pytest's overhead per item is longer than such a case.
 
     @each_case("row", ROWS, ids=by_name)
-    def test_it_is_so(row: Row) -> None:
+    def test_row(row: Row) -> None:
 
 is `pytest.mark.parametrize` with SIZE cases in each item. All cases run; failures are reported together, by name. With
 the variable TESTS_EACH, each case is a separate item, which `-k` can select.
@@ -53,7 +53,7 @@ def each_case(
         def test(cases: Sequence[Case], **fixed: Any) -> None:
             failed: list[Exception] = []
             for case in cases:
-                with _told(case.name, failed):
+                with _collected(case.name, failed):
                     check(**fixed, **case.arguments)
             if failed:
                 raise ExceptionGroup(f"{len(failed)} of {len(cases)} cases failed", failed)
@@ -99,7 +99,7 @@ def _groups(cases: Iterable[Case], size: int) -> Iterator[tuple[Case, ...]]:
 
 
 @contextmanager
-def _told(name: str, failed: list[Exception]) -> Iterator[None]:
+def _collected(name: str, failed: list[Exception]) -> Iterator[None]:
     """Record the failure of a case with its name, and continue."""
     _Current.name = name
     try:

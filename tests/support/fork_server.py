@@ -103,7 +103,7 @@ def _command_of_gunicorn(words: list[str]) -> tuple[list[str], dict[str, str]]:
     """Return the command and variables that `main` passes to `execve`. It runs in a child, so no state is left here."""
     reading, writing = os.pipe()
     if not (child := os.fork()):
-        _tell_execve(words, writing)
+        _send_command(words, writing)
     os.close(writing)
     with open(reading, encoding="utf-8") as pipe:
         told = pipe.read()
@@ -114,7 +114,7 @@ def _command_of_gunicorn(words: list[str]) -> tuple[list[str], dict[str, str]]:
     return command, variables
 
 
-def _tell_execve(words: list[str], descriptor: int) -> None:
+def _send_command(words: list[str], descriptor: int) -> None:
     def execve(_program: str, command: list[str], variables: dict[str, str]) -> None:
         with open(descriptor, "w", encoding="utf-8") as pipe:
             json.dump([command, variables], pipe)

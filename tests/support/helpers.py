@@ -135,7 +135,7 @@ class Scanned:
 
 
 def new_scanner(tools: ToolSet | None = None, *, results: tuple[str, ...] = (), **options: Any) -> Reader:
-    """Return a reader of replies with the offered tools. `results` are texts from which calls may be copied."""
+    """Return a reader of replies for the offered tools. `results` are texts from which the model may copy calls."""
     tools = offered() if tools is None else tools
     return Reader(tools, Copies(tools, results), **options)
 
@@ -238,7 +238,7 @@ def view(events: Iterable[Event]) -> Views:
         elif isinstance(event, Usage):
             views.usage.append(dict(event.usage))
         else:
-            assert not isinstance(event, Unchanged), "what passed holds what passed"
+            assert not isinstance(event, Unchanged), "unchanged events cannot be nested"
             _note(views[event.choice], event)
     return views
 

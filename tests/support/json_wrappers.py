@@ -15,7 +15,7 @@ Written = Callable[[str, str], str]
 
 
 def _around(form: str) -> Written:
-    """Return a writer of a call whose arguments are any text."""
+    """Return a writer of calls with any text as arguments."""
     return lambda name, text: RENDERERS[form].render([(name, {"@": 0})]).replace('{"@": 0}', text)
 
 

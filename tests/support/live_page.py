@@ -60,7 +60,7 @@ class Page:
             time.sleep(0.01)
 
     def requests(self, count: int = 1, **given: Any) -> list[dict[str, Any]]:
-        """Return the ended requests with their stories, once there are `count`."""
+        """Return the ended requests with their stories, when there are `count`."""
         state = self.state(lambda state: len(state["requests"]) >= count, **given)
         return [{**row, **self.story(row["number"])} for row in state["requests"]]
 

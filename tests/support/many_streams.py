@@ -68,13 +68,13 @@ class Readers:
         self.wait(lambda: b"data: " in reading.data or reading.closed)
         return reading
 
-    def wait(self, true: Any, seconds: float = PATIENCE) -> None:
-        """Wait until `true()` holds; it is called whenever data arrives."""
+    def wait(self, holds: Any, seconds: float = PATIENCE) -> None:
+        """Wait until `holds()` is true. It is called whenever data arrives."""
         with self._change:
-            assert self._change.wait_for(true, seconds), "it never came to that"
+            assert self._change.wait_for(holds, seconds), "the condition was not met in time"
 
     def go_on(self, parts: int = 20) -> None:
-        """Wait until each open stream has received `parts` more parts."""
+        """Wait until each open stream has received `parts` more pieces of data."""
         wanted = [(each, each.parts + parts) for each in self.all if not each.ended]
         self.wait(lambda: all(each.parts >= number for each, number in wanted))
 

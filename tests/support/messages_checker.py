@@ -123,7 +123,7 @@ class Reading:
 
     def read_message(self, body: bytes | Mapping[str, Any]) -> dict[str, Any]:
         message = _load(body) if isinstance(body, bytes) else dict(body)
-        need("stop_sequence" in message, "a whole answer without `stop_sequence`")
+        need("stop_sequence" in message, "the whole answer lacks `stop_sequence`")
         self.envelope(message)
         for block in message["content"]:
             self.block(block)
@@ -139,27 +139,27 @@ class Reading:
         need(error.get("type") == "error", f"the type of an error body is {error.get('type')!r}")
         inner = object_of(error.get("error"), "error")
         self._error_type(inner, status)
-        need(isinstance(inner["message"], str) and inner["message"], "an error without a message")
+        need(isinstance(inner["message"], str) and inner["message"], "the error has no message")
         _validate_error(error)
         return error
 
     def _error_type(self, inner: dict[str, Any], status: int | None) -> None:
-        need({"type", "message"} <= inner.keys(), "an error needs `type` and `message`")
+        need({"type", "message"} <= inner.keys(), "the error lacks `type` or `message`")
         need(status is None or status in ERROR_TYPES, f"the API has no status {status}")
         kind = inner["type"]
         need(isinstance(kind, str), f"the type of an error is {kind!r}")
         need(kind in ERROR_TYPES.values() or kind in _error_types(), f"the API has no error of the type {kind!r}")
         if status is not None:
-            need(kind == ERROR_TYPES[status], f"status {status} goes with {ERROR_TYPES[status]}, not with {kind}")
+            need(kind == ERROR_TYPES[status], f"status {status} needs the type {ERROR_TYPES[status]}, not {kind}")
 
     def envelope(self, message: dict[str, Any]) -> None:
         """Check the fields that the start of a stream and a whole answer share."""
         for name, value in (("type", "message"), ("role", "assistant")):
             need(message.get(name) == value, f"`{name}` of the message is {message.get(name)!r}")
-        need(isinstance(message.get("id"), str) and message["id"], "a message without an id")
-        need(MESSAGE_ID.fullmatch(message["id"]), "the id of the message does not begin with `msg_`")
+        need(isinstance(message.get("id"), str) and message["id"], "the message has no id")
+        need(MESSAGE_ID.fullmatch(message["id"]), "the message's id does not begin with `msg_`")
         need(isinstance(message.get("model"), str) and message["model"].strip(), "a message without a model")
-        need(isinstance(message.get("content"), list), "the content is no list")
+        need(isinstance(message.get("content"), list), "the content is not a list")
         self.usage(message.get("usage"), ("input_tokens", "output_tokens"))
 
     def usage(self, usage: object, needed: tuple[str, ...]) -> None:
@@ -190,20 +190,20 @@ class Reading:
         name, id_ = block.get("name"), block.get("id")
         need(isinstance(name, str) and name.strip(), f"the name of a call is {name!r}")
         need(isinstance(id_, str) and id_, f"the id of a call is {id_!r}")
-        need(TOOL_ID.fullmatch(str(id_)), "the id of a call does not begin with `toolu_`")
-        need(id_ not in self.ids, f"the id {id_} is there twice")
+        need(TOOL_ID.fullmatch(str(id_)), "the call's id does not begin with `toolu_`")
+        need(id_ not in self.ids, f"duplicate id {id_}")
         self.ids.append(str(id_))
 
     def reason(self, reason: object, sequence: object, kinds: list[str]) -> None:
         """Check that the stop reason matches the blocks."""
         need(isinstance(reason, str) and reason in STOP_REASONS, f"the stop reason is {reason!r}")
         called = "tool_use" in kinds
-        need(called or reason != "tool_use", "the stop reason is tool_use, and there is no call")
-        need(not called or reason in ("tool_use", *CUT_CALLS), f"the stop reason is {reason}, and there are calls")
+        need(called or reason != "tool_use", "the stop reason is tool_use, but there is no call")
+        need(not called or reason in ("tool_use", *CUT_CALLS), f"the stop reason is {reason}, but there are calls")
         if reason == "stop_sequence":
-            need(isinstance(sequence, str) and sequence, "the stop reason is stop_sequence, and it is not said which")
+            need(isinstance(sequence, str) and sequence, "the stop reason is stop_sequence, but there is none")
         else:
-            need(sequence is None, f"the stop sequence is {sequence!r}, and the stop reason {reason}")
+            need(sequence is None, f"the stop sequence is {sequence!r}, but the stop reason is {reason}")
 
 
 @dataclass
@@ -227,33 +227,33 @@ class StreamReading(Reading):
                 raise AssertionError(f"event {number} ({name}): {wrong}") from None
         if self.error is not None:
             return self.error
-        need(self.stopped, "the stream ends without message_stop and without an error")
+        need(self.stopped, "the stream ends without message_stop or an error")
         assert self.message is not None and self.closing is not None
         usage = {**self.message["usage"], **self.closing["usage"]}
         content = [block.content() for block in self.blocks]
         return {**self.message, "content": content, **self.closing["delta"], "usage": usage}
 
     def _event(self, name: str, text: str) -> None:
-        need(not self.stopped, "it follows message_stop")
-        need(self.error is None, "it follows an error")
+        need(not self.stopped, "an event after message_stop")
+        need(self.error is None, "an event after an error")
         event = _load(text)
         if name == "error":
             self._error(event)
             return
-        need(event.get("type") == name, f"the event's name is {name}, its type {event.get('type')!r}")
+        need(event.get("type") == name, f"the event's name is {name}, but its type is {event.get('type')!r}")
         if name == "ping":
-            need(event == {"type": "ping"}, f"a ping with more than its type: {event}")
+            need(event == {"type": "ping"}, f"a ping with other fields: {event}")
             return
         need(name in _EVENTS, "the API has no such event")
-        need((name == "message_start") == (self.message is None), "message_start comes first, and once")
-        need(self.closing is None or name == "message_stop", "it follows message_delta")
+        need((name == "message_start") == (self.message is None), "message_start must be first and unique")
+        need(self.closing is None or name == "message_stop", "an event other than message_stop after message_delta")
         getattr(self, f"_{name}")(event)
         _validate(_EVENTS[name], event)
 
     def _message_start(self, event: dict[str, Any]) -> None:
         message = object_of(event.get("message"), "message")
         self.envelope(message)
-        need(message["content"] == [], "the message does not begin empty")
+        need(message["content"] == [], "the initial content is not empty")
         for name in ("stop_reason", "stop_sequence"):
             need(name in message and message[name] is None, f"{name} is not null at the start")
         self.message = message
@@ -280,13 +280,13 @@ class StreamReading(Reading):
         kind, key = _DELTAS[delta["type"]]
         need(kind == block.kind, f"a {delta['type']} into a {block.kind} block")
         need(isinstance(delta.get(key), str) and delta[key], f"an empty delta: {delta}")
-        need(not block.signature, "a delta behind the signature")
+        need(not block.signature, "a delta after the signature")
         if key == "signature":
             block.signature = delta[key]
         else:
             block.said += delta[key]
             # The SDK parses the partial input at each delta, and raises for blanks only.
-            need(key != "partial_json" or block.said.strip(), f"the input of a call begins with blanks: {block.said!r}")
+            need(key != "partial_json" or block.said.strip(), f"a call's input starts with blanks: {block.said!r}")
 
     def _content_block_stop(self, event: dict[str, Any]) -> None:
         block = self._open_block(event)
@@ -309,8 +309,9 @@ class StreamReading(Reading):
         self.closing = event
 
     def _inputs(self, *, cut: bool) -> None:
-        """Check that every call's JSON is an object, or if the reply was `cut`, the start of one. That may be a call
-        before the last block too, because a server may send other text while a call is open.
+        """Check that every call's JSON is an object, or if the reply was `cut`, the start of one.
+
+        A partial call need not be the last block, because a server may send other text while a call is open.
         """
         for block in self.blocks:
             if block.kind == "tool_use":
@@ -322,7 +323,7 @@ class StreamReading(Reading):
 
     def _error(self, event: dict[str, Any]) -> None:
         need(self.left_open or not self.open, f"blocks {self.open} are still open")
-        need(self.closing is None, "an error behind message_delta")
+        need(self.closing is None, "an error after message_delta")
         self._inputs(cut=True)
         self.error = self.read_error(event, None)
 
@@ -330,7 +331,7 @@ class StreamReading(Reading):
 def object_of(value: object, what: str) -> dict[str, Any]:
     """Return the value, which must be an object."""
     if not isinstance(value, dict):
-        raise AssertionError(f"{what}: {value!r} is no object")
+        raise AssertionError(f"{what}: {value!r} is not an object")
     return value
 
 
@@ -375,8 +376,8 @@ def _check_input(said: str, *, cut: bool) -> None:
         else:
             given = json.loads(said, parse_int=float, parse_constant=_no_number)
     except ValueError as wrong:
-        raise AssertionError(f"the input of a call is no JSON ({wrong}): {said!r}") from None
-    need(isinstance(given, dict), f"the input of a call is no object: {said!r}")
+        raise AssertionError(f"the input of a call is not JSON ({wrong}): {said!r}") from None
+    need(isinstance(given, dict), f"the input of a call is not an object: {said!r}")
 
 
 def events(data: bytes) -> Iterator[tuple[str, str]]:
@@ -384,9 +385,9 @@ def events(data: bytes) -> Iterator[tuple[str, str]]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as wrong:
-        raise AssertionError(f"it is no UTF-8: {wrong}") from None
+        raise AssertionError(f"the stream is not UTF-8: {wrong}") from None
     need("\r" not in text, "a carriage return in the stream")
-    need(text.endswith("\n\n"), "the last event is not complete")
+    need(text.endswith("\n\n"), "the last event is incomplete")
     for number, block in enumerate(text[:-2].split("\n\n")):
         lines = block.split("\n")
         need(not block.startswith(":"), f"block {number} is a comment: {block!r}")
@@ -400,17 +401,17 @@ def _load(text: str | bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(text, object_pairs_hook=once, parse_constant=_no_number)
     except ValueError as wrong:
-        raise AssertionError(f"it is no JSON ({wrong}): {text!r}") from None
+        raise AssertionError(f"the data is not JSON ({wrong}): {text!r}") from None
     return object_of(parsed, "the JSON")
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    need(len({key for key, _ in pairs}) == len(pairs), f"a key is there twice: {[key for key, _ in pairs]}")
+    need(len({key for key, _ in pairs}) == len(pairs), f"duplicate key: {[key for key, _ in pairs]}")
     return dict(pairs)
 
 
 def _no_number(name: str) -> NoReturn:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")
 
 
 @cache
@@ -423,7 +424,7 @@ def _validate(model: type[BaseModel], body: Mapping[str, Any]) -> None:
     try:
         _known(adapter(model).validate_json(json.dumps(body), strict=True), model.__name__)
     except ValidationError as wrong:
-        raise AssertionError(f"the SDK's {model.__name__} does not take it: {wrong}") from None
+        raise AssertionError(f"the SDK's {model.__name__} rejects it: {wrong}") from None
 
 
 def _known(value: object, place: str) -> None:

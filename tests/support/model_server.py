@@ -1,6 +1,6 @@
-"""A configurable model server: the text of its model, the syntaxes of its parser, the faults of its chat template.
+"""A configurable model server: its model's text, its parser's syntaxes, and its chat template's faults.
 
-By default it is a vLLM without faults.
+By default, it behaves like a vLLM without faults.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def refusal(message: str, status: int = 400) -> Result:
 
 
 def ordinary(messages: Sequence[Message]) -> str:
-    """Return the prompt of a template that accepts everything, with the arguments of calls parsed as in vLLM."""
+    """Return the prompt of a template that accepts everything. The arguments of calls are parsed, as in vLLM."""
     lines = []
     for message in messages:
         for call in message.get("tool_calls") or ():
@@ -55,11 +55,10 @@ def hook(_path: str, _body: Message) -> Result | None:
 class Behaviour:
     """The behaviour of the server.
 
-    The model writes calls in the syntax `writes`. The parser reads the syntaxes `reads` (None: no parser). `unread` is
-    the fate of other calls: they stay in the `text`, are `swallowed`, are swallowed only `in streams`, or the parser
-    `fails`. `template` renders the messages, and `offers` the tools; both may raise Refused. `thinks` is reasoning
-    before an answer. `before` may answer a request instead. `stream` changes the events of streams. `paths` have fixed
-    answers.
+    The model writes calls in the syntax `writes`. The parser reads the syntaxes `reads` (None: no parser). Other calls,
+    as `unread` says, stay in the `text`, are `swallowed`, are swallowed only `in streams`, or the parser `fails`.
+    `template` renders the messages, and `offers` the tools; both may raise Refused. `thinks` is reasoning before an
+    answer. `before` may answer a request instead. `stream` changes the events of streams. `paths` have fixed answers.
     """
 
     name: str = "Qwen3-Coder"

@@ -83,7 +83,7 @@ class Agent:
         self._stack = stack
 
     def begin(self, path: str = "/v1/chat/completions", **body: Any) -> http.client.HTTPResponse:
-        """Send a request, and return its response once that has begun."""
+        """Send a request, and return its response when it has begun."""
         asked = chat(stream=True, **{"tools": TOOLS, **body})
         client = self._stack.enter_context(
             closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE))

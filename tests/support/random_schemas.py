@@ -1,4 +1,4 @@
-"""Random tools for property tests: schemas with the keywords that matter, and values that are valid under them."""
+"""Random tools for property tests: schemas with the supported keywords, and valid values."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ KINDS = st.recursive(LEAVES, _larger, max_leaves=5)
 
 
 def _referred(root: Kind, name: str) -> Kind:
-    """Return the tool with its first member replaced by a `$ref`, or without members, the whole schema."""
+    """Return the tool with a `$ref` in place of its first member, or of the whole schema if it has no members."""
     schema = root.schema
     members = dict(schema["properties"])
     pointer = f"#/$defs/{name.replace('~', '~0').replace('/', '~1')}"

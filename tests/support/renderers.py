@@ -22,10 +22,10 @@ def nothing(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """One format: `start` and `end` around the calls, `between` two of them.
+    """One format: `start` and `end` enclose the calls, and `between` separates them.
 
-    `several`: a reply may have several calls. `lead`: prose may precede the first. `cannot` returns whether the format
-    cannot express a value's text, or a string in a value, because it would end the value.
+    `several`: a reply may have several calls. `lead`: prose may precede the first call. `cannot` returns whether the
+    format cannot express a text in a value, because the text would end the value.
     """
 
     shape: Shape
@@ -255,17 +255,17 @@ def plamo3(number: int, name: str, arguments: JsonObject) -> str:
     return f"{call}{title}{name}{title_end}{values}{body}{values_end}{call_end}"
 
 
-# Text that a value must not hold: its closing tag, followed by another tag of a call or by the value's end.
+# Text that a value must not contain: its closing tag, followed by another tag of a call or by the value's end.
 
 
 def found(pattern: str) -> Callable[[str], bool]:
-    """Return a predicate: whether a text contains the pattern."""
+    """Return a function that tests whether a text contains the pattern."""
     compiled = re.compile(pattern)
     return lambda text: compiled.search(text) is not None
 
 
 def ends(closer: str, tags: str) -> str:
-    """Return a pattern of the closing tag before a tag that may follow it, before itself, or at the end."""
+    """Return a pattern of a closing tag that is followed by one of `tags`, by itself, or by the end."""
     return rf"(?:{closer})\s*(?:\Z|{closer}|{tags})"
 
 
@@ -279,7 +279,7 @@ QWEN_COMPACT = found(rf"{_PARAMETER}|{_UNCLOSED}|\A\r?\n")
 _NEXT_CALL = r"</\w*tool_call(?::\w+)?>\s*<\w*tool_call(?::\w+)?>"
 PAIRS_END = found(ends(r"</arg_value(?::\w+)?>", r"<arg_key(?::\w+)?>|</\w*tool_calls?(?::\w+)?>") + f"|{_NEXT_CALL}")
 IFM_END = found(ends(r"</ifm\|arg_value>", r"<ifm\|arg_key>|</ifm\|tool_calls?>"))
-# In an object, a text ends at the first end tag of its own key, and text after that makes the call unreadable.
+# In an object, a text ends at the first end tag of its key. Text after that makes the call unreadable.
 M3_END = found(ends(r"\]<\]minimax\[>\[</\w+>", r"\]<\]minimax\[>\[|<[/｜]{0,2}\w") + "|</note>")
 XTML_END = found(ends(r"<\|close\|>\s*argument\s*<\|sep\|>", r"<\|(?:open|close)\|>"))
 CALL_END = found(ends(r"</\w+>", r"</?\w+>"))

@@ -83,7 +83,7 @@ def _content(events: Iterable[Event]) -> Iterable[ContentEvent]:
 
 
 def streamed(row: Row) -> list[Any]:
-    """Return the events of the client's stream; a raised error is the last of them."""
+    """Return the events of the client's stream. A raised error is the last one."""
     writer, sent = dialect_of(row).writer(), b""
     try:
         for said in row["in"]:

@@ -92,12 +92,12 @@ def check_response(body: bytes) -> dict[str, Any]:
     """Return a whole response. Raises AssertionError for a broken rule."""
     response = object_of(json.loads(body), "the response")
     check_fields(response)
-    need(response["status"] in ("completed", "incomplete"), f"the status of a whole response is {response['status']}")
+    need(response["status"] in ("completed", "incomplete"), f"the status of the whole response is {response['status']}")
     check_end(response)
     for item in response["output"]:
         check_item(item)
         need(_status(item) != "in_progress", f"an item is in progress: {item}")
-        need(_status(item) == "completed" or response["status"] == "incomplete", f"half an item in a success: {item}")
+        need(_status(item) == "completed" or response["status"] == "incomplete", f"unfinished in a success: {item}")
     check_ids(response["output"])
     return response
 
@@ -105,9 +105,9 @@ def check_response(body: bytes) -> dict[str, Any]:
 def check_error(body: bytes, status: int) -> dict[str, Any]:
     """Return the error of an error body. Raises AssertionError for a broken rule."""
     given = object_of(json.loads(body), "the body")
-    need([*given] == ["error"], f"an error body of {[*given]}")
+    need([*given] == ["error"], f"the error body has the fields {[*given]}")
     error = object_of(given["error"], "the error")
-    need(error.keys() == {"message", "type", "param", "code"}, f"an error of {[*error]}")
+    need(error.keys() == {"message", "type", "param", "code"}, f"the error has the fields {[*error]}")
     for name in ("message", "type"):
         need(isinstance(error[name], str) and error[name], f"`{name}` of the error is {error[name]!r}")
     need(error["code"] is None or isinstance(error["code"], str), f"the code is {error['code']!r}")
@@ -133,11 +133,11 @@ def check_end(response: dict[str, Any]) -> None:
     """Check that the status of a response matches its content."""
     status, details, error = response["status"], response["incomplete_details"], response["error"]
     if status == "incomplete":
-        need(details and details["reason"] in _REASONS, f"incomplete, and why is {details}")
+        need(details and details["reason"] in _REASONS, f"incomplete_details is {details}")
     else:
-        need(details is None, f"{status}, and incomplete: {details}")
+        need(details is None, f"the status is {status}, but incomplete_details is {details}")
     if status == "failed":
-        need(error and error["code"] in CODES and error["message"], f"failed, and the error is {error}")
+        need(error and error["code"] in CODES and error["message"], f"the response failed, but the error is {error}")
     else:
         need(error is None, f"{status} with the error {error}")
     if status != "failed" or response["usage"] is not None:
@@ -151,7 +151,7 @@ def check_usage(usage: Any) -> None:
     counts += [usage["input_tokens_details"]["cached_tokens"], usage["input_tokens_details"]["cache_write_tokens"]]
     counts.append(usage["output_tokens_details"]["reasoning_tokens"])
     need(all(type(count) is int and count >= 0 for count in counts), f"usage is {usage}")
-    need(counts[0] + counts[1] == counts[2], f"the total of {usage}")
+    need(counts[0] + counts[1] == counts[2], f"the total is wrong: {usage}")
 
 
 def check_item(item: Any) -> None:
@@ -163,7 +163,7 @@ def check_item(item: Any) -> None:
     need(re.fullmatch(PREFIXES[kind] + r"[A-Za-z0-9_]+", id_), f"the id of a {kind} is {id_!r}")
     if kind == "reasoning":
         need(item.get("summary") == [], f"the summary is {item.get('summary')!r}")
-        need("encrypted_content" in item and item["encrypted_content"] is None, "reasoning is in clear")
+        need("encrypted_content" in item and item["encrypted_content"] is None, "encrypted_content is not null")
     if kind in ("message", "reasoning"):
         for part in item["content"]:
             need(part[_PARTS[part["type"]]], f"an empty part: {part}")
@@ -181,7 +181,7 @@ def check_ids(items: list[dict[str, Any]]) -> None:
     """Check that item ids and call ids are unique."""
     for name in ("id", "call_id"):
         ids = [item[name] for item in items if name in item]
-        need(len(set(ids)) == len(ids), f"an {name} is there twice: {ids}")
+        need(len(set(ids)) == len(ids), f"duplicate {name}: {ids}")
 
 
 @dataclass
@@ -214,18 +214,18 @@ class StreamReading:
             except (AssertionError, KeyError, IndexError) as wrong:
                 raise AssertionError(f"event {self.count} ({name}): {wrong!r}") from None
             self.count += 1
-        need(self.last is not None, "the stream ends without an end")
+        need(self.last is not None, "the stream lacks the last response")
         assert self.last is not None
         self._check_last(self.last)
         return self.last
 
     def _event(self, name: str, text: str) -> None:
-        need(self.last is None, "it follows the end")
+        need(self.last is None, "an event after the last response")
         event = json.loads(text, object_pairs_hook=once)
-        need(event.get("type") == name, f"the event's name is {name}, its type {event.get('type')!r}")
-        need(name != "error", "Codex passes over an `error` event")
-        need(event.get("sequence_number") == self.count, f"number {event.get('sequence_number')}, not {self.count}")
-        need((self.count == 0) == (name == "response.created"), "response.created comes first, and once")
+        need(event.get("type") == name, f"the event's name is {name}, but its type is {event.get('type')!r}")
+        need(name != "error", "an `error` event, which Codex ignores")
+        need(event.get("sequence_number") == self.count, f"sequence_number is {event.get('sequence_number')}")
+        need((self.count == 0) == (name == "response.created"), "response.created must be first and unique")
         kinds = _event_types()
         need(name in kinds, "the API has no such event")
         if name in _LIFECYCLE:
@@ -237,23 +237,23 @@ class StreamReading:
             self._added(event)
             return
         item = self.items[event["output_index"]]
-        need(item.done is None, "the item is done")
+        need(item.done is None, "an event after the item's end")
         if name == "response.output_item.done":
             self._done(item, event["item"])
             return
-        need(event["item_id"] == item.start["id"], f"the id {event['item_id']} of item {item.start['id']}")
+        need(event["item_id"] == item.start["id"], f"item_id is {event['item_id']}, not {item.start['id']}")
         self._of_item(item, name, event)
 
     def _lifecycle(self, name: str, response: dict[str, Any]) -> None:
         check_fields(response, types=self.types)
         need(response["status"] == _LIFECYCLE[name], f"the status is {response['status']}")
         self.id = self.id or response["id"]
-        need(response["id"] == self.id, f"the id was {self.id}, and is {response['id']}")
+        need(response["id"] == self.id, f"the id changed from {self.id} to {response['id']}")
         if name in _ENDS:
             self.last = response
         else:
-            need(response["output"] == [] and response["usage"] is None, "it has no output yet")
-            need(response["error"] is None and response["completed_at"] is None, "it has not ended yet")
+            need(response["output"] == [] and response["usage"] is None, "output or usage before the end")
+            need(response["error"] is None and response["completed_at"] is None, "it has error or completed_at")
 
     def _added(self, event: dict[str, Any]) -> None:
         item = event["item"]
@@ -267,11 +267,11 @@ class StreamReading:
     def _of_item(self, item: Item, name: str, event: dict[str, Any]) -> None:
         kind = item.start["type"]
         if name == "response.content_part.added":
-            need(kind in ("message", "reasoning") and item.part is None, "a part that does not belong here")
+            need(kind in ("message", "reasoning") and item.part is None, "an unexpected content part")
             item.part = event["part"]
-            need(item.part[_PARTS[item.part["type"]]] == "", "a part begins empty")
+            need(item.part[_PARTS[item.part["type"]]] == "", "the part does not begin empty")
         elif name in _DELTAS:
-            need(item.whole is None, "it follows the whole of it")
+            need(item.whole is None, "a delta after the complete value")
             need(event["delta"], "an empty delta")
             need(_DELTAS[name] == (kind, (item.part or {}).get("type", "")), f"a delta of a {kind} with {item.part}")
             item.said += event["delta"]
@@ -287,27 +287,27 @@ class StreamReading:
     def _done(self, item: Item, done: dict[str, Any]) -> None:
         check_item(done)
         for name in ("type", "id", "call_id", "name", "namespace", "role"):
-            need(item.start.get(name) == done.get(name), f"`{name}` was {item.start.get(name)}, is {done.get(name)}")
+            need(item.start.get(name) == done.get(name), f"`{name}` changed from {item.start.get(name)}")
         kind = done["type"]
         if kind in ("message", "reasoning"):
-            need(item.part_done, "its part is not done")
+            need(item.part_done, "the item's part is not done")
             (part,) = done["content"]
             need(part[_PARTS[part["type"]]] == item.said, f"the item is {done}, the deltas {item.said!r}")
         elif kind != "tool_search_call":
-            need(_status(done) == "completed", f"half a call is done: {done}")
+            need(_status(done) == "completed", f"an incomplete call is done: {done}")
             need(item.whole is not None and done[_EMPTY[kind][0]] == item.whole, f"the item is {done}")
         item.done = done
 
     def _check_last(self, response: dict[str, Any]) -> None:
         check_end(response)
         output = response["output"]
-        need(len(output) == len(self.items), f"{len(output)} items at the end, {len(self.items)} before")
+        need(len(output) == len(self.items), f"{len(self.items)} items, but {len(output)} in the last response")
         for item, last in zip(self.items, output, strict=True):
             if item.done is not None:
-                need(item.done == last, f"the item was {item.done}, and is {last}")
+                need(item.done == last, f"the item changed from {item.done} to {last}")
                 continue
-            need(response["status"] != "completed", f"it is completed, and this is not done: {item.start}")
-            need(last["id"] == item.start["id"] and _status(last) == "incomplete", f"half an item is {last}")
+            need(response["status"] != "completed", f"a completed response with an unfinished item: {item.start}")
+            need(last["id"] == item.start["id"] and _status(last) == "incomplete", f"the unfinished item is {last}")
         check_ids(output)
 
 

@@ -1,4 +1,4 @@
-"""Helpers of Responses tests: requests, and reading of answers."""
+"""Helpers of Responses tests, which build requests and read answers."""
 
 from __future__ import annotations
 

@@ -14,6 +14,6 @@ def rows(test: str, names: str) -> pytest.MarkDecorator:
     path = Path(test).with_suffix(".jsonl")
     read = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     chosen = [[row[field] for field in fields] for row in read if [*row] == fields]
-    assert chosen, f"{path}: there are no rows with {names}"
+    assert chosen, f"{path}: no rows with {names}"
     values = [row[0] for row in chosen] if len(fields) == 1 else chosen
     return pytest.mark.parametrize(names, values, ids=[f"{at}" for at in range(len(values))])

@@ -1,4 +1,4 @@
-"""A model server with scripted bytes, the bytes that real servers write, and a client that can vanish."""
+"""A model server with scripted bytes, the bytes of real servers, and a client that can disconnect."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from typing import Any, TypeAlias
 
 # Timeout in seconds, long enough for a busy machine; only failures take this long.
 PATIENCE = 60.0
-# Seconds that a script waits at a gate, and the value of settings that must not end a test. It is longer than PATIENCE,
-# so that a test can tell a timeout of its own from these.
+# Seconds that a script waits at a gate, and the value of timeouts that must not affect a test. It is longer than
+# PATIENCE, so that a test's own timeout is always first.
 HELD = 3 * PATIENCE
 
 
@@ -48,7 +48,7 @@ class Gate:
 
     def wait(self) -> None:
         """Wait until the script reaches the gate."""
-        assert self.reached.wait(PATIENCE), "the upstream never came to this point of its script"
+        assert self.reached.wait(PATIENCE), "the script did not reach the gate"
 
 
 # A number is a pause in seconds.
@@ -84,8 +84,8 @@ class Seen:
         self.closed.set()
 
 
-def _is_question(seen: Seen) -> bool:
-    """Return whether this is the proxy's own question about a model, with the headers of a request to forward."""
+def _is_own_request(seen: Seen) -> bool:
+    """Return whether this is the proxy's own request for a model's properties, with a client's headers."""
     about_models = seen.line.startswith("GET ") and seen.path in ("/v1/models", "/props", "/get_model_info")
     return about_models and seen.headers["Content-Type"] == "application/json"
 
@@ -98,8 +98,8 @@ class Upstream:
     """Context manager: a server at `url` that answers the n-th request with the n-th script, over TLS with `tls`.
 
     `paths` have fixed answers instead of scripts. A request without a script gets 599. `received` has all requests,
-    `seen` those with a script, `asked` the paths of the others. The proxy's own questions about a model get 404 and are
-    only in `received`, unless `paths` answers them.
+    `seen` those with a script, `asked` the paths of the others. The proxy's own requests for model properties get 404
+    and are only in `received`, unless `paths` answers them.
     """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
@@ -190,7 +190,7 @@ class Upstream:
         with self._arrived:
             self.received.append(seen)
             script = self.paths.get(seen.path)
-            if script is None and _is_question(seen):
+            if script is None and _is_own_request(seen):
                 script = (head(404, {"Content-Length": "0"}),)
             elif script is not None:
                 self.asked.append(seen.path)
@@ -331,7 +331,7 @@ def chunked(data: bytes) -> bytes:
 def stream(*events: Action, ended: bool = True) -> list[Action]:
     """Return the script of a stream, one write per event; other actions are between them.
 
-    If it is not `ended`, its body lacks the last chunk.
+    If `ended` is false, the body lacks the last chunk.
     """
     return [SSE, *(chunked(each) if isinstance(each, bytes) else each for each in events), *([LAST] if ended else [])]
 

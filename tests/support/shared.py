@@ -6,5 +6,5 @@ import os
 from pathlib import Path
 
 VARIABLE = "TESTS_SHARED"
-# The second name is that of earlier releases.
+# Earlier releases use the second name.
 SHARED = Path(os.environ.get(VARIABLE) or os.environ.get("TOOL_PROXY_SHARED") or Path(__file__).parents[3] / "shared")

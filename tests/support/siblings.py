@@ -53,8 +53,9 @@ def reply(family: str, order: str) -> tuple[str, list[tuple[str, Arguments]]]:
 
 
 def content(family: str, order: str) -> str:
-    """Return the remaining text: bodies of tools not offered, separators between two of them, and the start of the
-    wrapper if one of them is first.
+    """Return the text that is not part of a call.
+
+    It has the bodies of tools not offered, the separators between them, and before a first one, the wrapper's start.
     """
     begins, body, between, _ = FAMILIES[family]
     runs = (between.join([body(*GIVEN["x"])] * len(run)) for run in re.findall("x+", order))

@@ -1,4 +1,4 @@
-"""A model server without a socket: its answers are made here, and available immediately."""
+"""A model server without a socket, whose answers are available immediately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Made = tuple[int, bytes] | ProxyError
 Answers = Callable[[str, JsonObject], Made]
 
 
-class _Come:
+class _Received:
     """Stand-in for a socket whose data has already arrived."""
 
     def __init__(self, data: bytes, *, stays: bool = False) -> None:
@@ -76,5 +76,5 @@ def answer_with(status: int, data: bytes, headers: Mapping[str, str] | None = No
 
 def bytes_came(data: bytes, *, stays: bool = False) -> UpstreamCall:
     """Return a call whose raw answer has arrived. `stays`: the server keeps the connection open afterwards."""
-    come: Any = _Come(data, stays=stays)
+    come: Any = _Received(data, stays=stays)
     return UpstreamCall(come)

@@ -22,7 +22,7 @@ from tests.support import dialects
 from tests.support.answers import answer_as_answer
 from tests.support.dialects import Told
 
-# A token limit so low that a truncated answer was truncated by it.
+# A token limit so low that it is the cause of every truncated answer.
 LIMIT = 1
 
 Calls = list[tuple[str, Any]]
@@ -34,7 +34,7 @@ class ClientReply:
 
     `calls` are names and arguments, parsed or as text if they are not JSON. `finish` is chat's finish reason, "" for
     other reasons, and None for a failure. If there are `thoughts`, the text is not compared, because one dialect may
-    include them in it.
+    include reasoning in it.
     """
 
     text: str
@@ -100,7 +100,7 @@ def check_streams(data: bytes, new_engine: Callable[[], Engine], expected: Clien
 
 
 def check_answers(answer: JsonObject, new_engine: Callable[[], Engine], expected: ClientReply) -> None:
-    """Check the same for a whole answer."""
+    """Check that clients of every dialect get the chat client's result of this whole answer."""
     for each in TRANSLATING:
         _check_alike(each, each.whole(answer, new_engine()), expected)
 
@@ -122,7 +122,7 @@ def _check_alike(each: Translating, found: ClientReply, expected: ClientReply) -
 
 
 # Without tools, a chat server's finish reason is forwarded, with or without calls.
-_ENDS = {"stop": "by itself", "tool_calls": "by itself", "length": "cut off", None: "failed"}
+_ENDS = {"stop": "complete", "tool_calls": "complete", "length": "cut off", None: "failed"}
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -28,7 +28,7 @@ _Made = TypeVar("_Made", bound=Translated)
 
 
 def options(**said: Any) -> ModelOptions:
-    """Return options of the model, as the rules and the server give them."""
+    """Return model options as read from the rules and the server."""
     return ModelOptions(**{"model": MODEL, **said})
 
 
@@ -55,7 +55,7 @@ def lost(translation: Translated) -> dict[str, int]:
     """Return the number of dropped fields by kind."""
     assert {repair.id for repair in translation.dropped} <= {"dropped_field"}
     pairs = [repair.before.rsplit(": ", 1) for repair in translation.dropped]
-    assert len({kind for kind, _ in pairs}) == len(pairs), "one record for each kind"
+    assert len({kind for kind, _ in pairs}) == len(pairs), "one record per kind"
     assert all(repair.why.startswith(f"{kind}: ") for repair, (kind, _) in zip(translation.dropped, pairs, strict=True))
     return {kind: int(count) for kind, count in pairs}
 

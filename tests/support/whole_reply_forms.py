@@ -21,7 +21,7 @@ CLOSED = function(
 OPTIONAL = function("search", {"query": {"type": "string"}, "options": {"type": "object"}, "tags": {"type": "array"}})
 NONE = function("now")
 TOOLS = offered(OPEN, CLOSED, OPTIONAL, NONE)
-# Offered tools: several, and each alone.
+# Offered tools: several, and each one alone.
 OFFERS = (TOOLS, offered(OPEN), offered(CLOSED), offered(OPTIONAL))
 
 
@@ -51,13 +51,13 @@ def members(name_key: str, arguments_key: str) -> Form:
     return lambda name, arguments: dump({name_key: name, arguments_key: arguments})
 
 
-# Forms that are also calls as the last part of a reply, with any arguments.
+# Forms that are also calls at the end of a longer reply, with any arguments.
 PLAIN: dict[str, Form] = {
     "name, arguments": members("name", "arguments"),
     "name, parameters": members("name", "parameters"),
     "tool_name, parameters": members("tool_name", "parameters"),
 }
-# Objects with a name and arguments under keys that ordinary JSON answers use too.
+# Objects with a name and arguments under keys that are also used in ordinary JSON answers.
 WIDER: dict[str, Form] = {
     "function, args": members("function", "args"),
     "function, args encoded": encoded(members("function", "args")),

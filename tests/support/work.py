@@ -1,4 +1,4 @@
-"""Limits on processor time, which hold on a busy machine."""
+"""Limits on processor time, which are also valid on a busy machine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Seconds. Linear code takes three on a slow machine; quadratic code takes minutes or hours on the tests' texts.
+# Seconds. On the tests' texts, linear code takes three on a slow machine, and quadratic code minutes or hours.
 LINEAR = 30.0
 
 
@@ -14,7 +14,7 @@ LINEAR = 30.0
 def over_soon(seconds: float = LINEAR) -> Iterator[None]:
     """Fail if the block takes more than this processor time (s) of its thread (C7).
 
-    The limit should be at least ten times the time on an idle machine: two threads that share a core slow each other.
+    The limit should be at least ten times the time on an idle machine: threads that share a core slow each other down.
     """
     began = time.thread_time()
     yield

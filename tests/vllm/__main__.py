@@ -1,9 +1,9 @@
-"""`python -m tests.vllm`: a real vLLM server, asked directly and through the proxy.
+"""`python -m tests.vllm`: requests to a real vLLM server, directly and through the proxy, in a table.
 
-vLLM is real in all but one thing: which token comes next is scripted. It is installed for the CPU into an environment
-of its own unless it is there (`tests.real.vllm_install`: some minutes, 3.5 GB); a start takes a minute, the whole table
-some more. `tests.vllm.rows` has the rows, and says what stands in the cells. Exit status 0 means that each cell is as
-expected; `--keep FOLDER` keeps the answers, and what the servers and the proxies wrote.
+Everything in vLLM is real except the choice of the next token, which is scripted. If vLLM is missing, it is installed
+for the CPU into a separate environment (`tests.real.vllm_install`: some minutes, 3.5 GB). A start takes a minute, and
+the whole table several. `tests.vllm.rows` has the rows, and explains the cells. Exit status 0 means that every cell is
+as expected. `--keep FOLDER` keeps the answers and the output of the servers and proxies.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.vllm", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--on", choices=SERVERS, action="append", help="only this server; may be said again")
-    parser.add_argument("--row", action="append", help="only rows whose name holds this; may be said again")
+    parser.add_argument("--on", choices=SERVERS, action="append", help="only this server; repeatable")
+    parser.add_argument("--row", action="append", help="only rows whose name contains this; repeatable")
     parser.add_argument("--keep", type=Path, help="a folder for the answers and the logs")
-    parser.add_argument("--doctor", action="store_true", help="what the doctor finds, instead of the table")
-    parser.add_argument("--agents", action="store_true", help="what real agents make of it; AGENTS=claude,pi chooses")
-    parser.add_argument("--side", choices=SIDES, action="append", help="of the agents only this one")
-    parser.add_argument("--table", type=Path, metavar="FILE", help="the page for the table of the agents")
+    parser.add_argument("--doctor", action="store_true", help="print the doctor's findings instead of the table")
+    parser.add_argument("--agents", action="store_true", help="run real agents; select them with AGENTS=claude,pi")
+    parser.add_argument("--side", choices=SIDES, action="append", help="only this side of the agents' runs")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="write the agents' table into this page")
     asked = parser.parse_args()
     began, wrong = time.monotonic(), list[str]()
-    # Whoever ends the command ends its servers, too: a vLLM that is left behind takes a gigabyte.
+    # Stop the servers when this command is terminated: an orphaned vLLM takes a gigabyte.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         vllm_install.ensured()
@@ -55,7 +55,7 @@ def main() -> int:
             several = [AGENTS[name] for name in chosen(parser, "AGENTS", AGENTS) or AGENTS]
             notations = [row for row in vllm_rows.ROWS if _is_asked(row.name, asked.row)]
             if not notations:
-                parser.error(f"--row: there is none; choose from {', '.join(vllm_rows.BY_NAME)}")
+                parser.error(f"--row: no such row; choose from {', '.join(vllm_rows.BY_NAME)}")
             return agents.table(several, notations, asked.side or SIDES, asked.keep, asked.table)
         if asked.doctor:
             wrong += doctor.table(CACHE)
@@ -65,7 +65,7 @@ def main() -> int:
             rows = [row for row in ROWS if row.on == name and _is_asked(row.name, asked.row)]
             wrong += table(name, rows, asked.keep)
     except (vllm_install.NotInstalledError, processes.NotStartedError) as error:
-        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        print(f"The table is incomplete: {error}", file=sys.stderr)
         return 1
     print(*("", *wrong, verdict(wrong, time.monotonic() - began)), sep="\n")
     return 1 if wrong else 0
@@ -76,17 +76,17 @@ def _is_asked(row: str, names: Sequence[str] | None) -> bool:
 
 
 def table(name: str, rows: Sequence[Row], keep: Path | None) -> Iterator[str]:
-    """Ask all rows of a server, and print a line for each; give what is wrong with them."""
+    """Run all rows of a server and print a line for each. Yield the faults."""
     template = SERVERS[name].template
     if not rows:
         return
     if not template.exists():
-        print(f"\n{name}: left out, there is no {template}")
+        print(f"\n{name}: skipped, {template} is missing")
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if keep is None else keep / name
         folder.mkdir(parents=True, exist_ok=True)
-        # A name of the model for each row: what the proxy learns of one row is not known in the next.
+        # One model name per row, so that the proxy learns nothing from earlier rows.
         names, log = [f"{row.model}-{number}" for number, row in enumerate(rows)], folder / "vllm.log"
         server = vllm.VllmServer(
             *SERVERS[name].flags, scripts=scripts(), cache=CACHE, template=template, names=names, log=log
@@ -115,7 +115,7 @@ def _flags(rules: str, folder: Path) -> tuple[str, ...]:
 
 
 def cells(row: Row, direct: Side, through: Side, folder: Path) -> tuple[str, str, str]:
-    """Return the cells of a row, directly and through the proxy, and which rule of the dialect the proxy broke."""
+    """Return the cells of a row, directly and through the proxy, and the rule of the dialect that the proxy broke."""
     if row.do is not None:
         return row.do(direct), row.do(through), ""
     one, other = [*_replies(row, direct, folder)], [*_replies(row, through, folder)]
@@ -129,7 +129,7 @@ def cells(row: Row, direct: Side, through: Side, folder: Path) -> tuple[str, str
 
 
 def _replies(row: Row, side: Side, folder: Path) -> Iterator[tuple[Reply, int]]:
-    """Ask, and give each answer with the number of requests that vLLM got for it."""
+    """Send the row's requests. Yield each answer with the number of requests that vLLM received for it."""
     for number in range(row.times):
         before = len(side.server.posted())
         reply = side.post(row.dialect, side.body(row.dialect, row.says, **row.more))
@@ -143,7 +143,7 @@ def _cell(row: Row, reply: Reply, posts: int) -> str:
 
 
 def fault_of(row: Row, direct: str, proxied: str) -> str:
-    """Say what is not as the row expects it, or nothing."""
+    """Return the difference from the row's expected cells, or ""."""
     faults = []
     if direct != row.direct:
         faults.append(f"EXPECTED {row.direct} directly")

@@ -1,8 +1,8 @@
-"""`python -m tests.vllm --agents`: real coding agents and a real vLLM without any flag, without and with the proxy.
+"""`python -m tests.vllm --agents`: real coding agents and a real vLLM without flags, without and with the proxy.
 
-One vLLM, which finds no call by itself, in one network namespace with all agents, one run after the other. Its model
-writes the call of the agent's shell in a notation a row (`tests.agents.vllm_rows`). What the cells say, and how they
-are judged, is `python -m tests.agents`'s. Exit status 0 means that each cell is as the rows expect.
+One vLLM without a parser runs in one network namespace with all agents, one run after the other. Each row is a notation
+in which its model writes the call of the agent's shell (`tests.agents.vllm_rows`). The cells are those of `python -m
+tests.agents`. Exit status 0 means that every cell is as expected.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tests.real import processes, vllm
 def table(
     agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None, page: Path | None
 ) -> int:
-    """Do the runs, print the table, write it into the page if there is one, and return the exit status."""
+    """Do the runs, print the table, write it into the page if one is given, and return the exit status."""
     try:
         for agent in agents:
             installed(agent)
     except NotInstalledError as error:
-        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        print(f"The table is incomplete: {error}", file=sys.stderr)
         return 1
     return _alone(agents, rows, sides, keep, page)
 
@@ -43,7 +43,7 @@ def table(
 def _alone(
     agents: Sequence[Agent], rows: Sequence[Row], sides: Sequence[str], keep: Path | None, page: Path | None
 ) -> int:
-    """Let another process do the runs, in a network of its own; return its exit status."""
+    """Do the runs in a process with its own network, and return its exit status."""
     names = [",".join(each.name for each in agents), ",".join(each.name for each in rows), ",".join(sides)]
     inner = [sys.executable, "-m", "tests.vllm.agents", *names]
     inner += [str(each.resolve()) if each else "" for each in (keep, page)]
@@ -53,7 +53,7 @@ def _alone(
 
 
 def main(agents: str, rows: str, sides: str, keep: str, page: str) -> int:
-    """Start the vLLM, do the runs, print what is wrong with them and return the exit status."""
+    """Start vLLM, do the runs, print their faults, and return the exit status."""
     began, wrong = time.monotonic(), list[str]()
     results = Results(Path(page) if page else None, VLLM, f"vLLM {vllm.version()}")
     loopback_up()
@@ -68,12 +68,12 @@ def main(agents: str, rows: str, sides: str, keep: str, page: str) -> int:
     )
     try:
         with server:
-            print(f"started without any flag in {time.monotonic() - began:.0f} s", flush=True)
+            print(f"started without flags in {time.monotonic() - began:.0f} s", flush=True)
             for name in agents.split(","):
                 folder = Path(keep) if keep else None
                 wrong += matrix(AGENTS[name], chosen, sides.split(","), folder, results, shared=server.url)
     except (NotInstalledError, NoRunError, processes.NotStartedError) as error:
-        print(f"The table did not come to its end: {error}", file=sys.stderr)
+        print(f"The table is incomplete: {error}", file=sys.stderr)
         return 1
     finally:
         results.write(vllm_rows.ROWS)

@@ -1,4 +1,4 @@
-"""Requests to a side, which is vLLM itself or the proxy before it, and what a client sees of the answers in a word."""
+"""Requests to vLLM, directly or through the proxy, and one-word results for a client."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _CHECKERS: Mapping[str, tuple[Checker, Checker]] = {
 
 @dataclass(frozen=True)
 class Side:
-    """Where a row asks: the `url`, the vLLM that is there or behind it, and the name it knows the row's model by.
-    Between vLLM and the proxy is a `tap`.
+    """The target of a row's requests: its `url`, the vLLM server, and the row's model name.
+
+    If the target is the proxy, `tap` records the traffic between the proxy and vLLM.
     """
 
     url: str
@@ -38,7 +39,7 @@ class Side:
     tap: Tap | None = None
 
     def body(self, dialect: str, script: str, **more: Any) -> dict[str, Any]:
-        """A request that picks a script, with a tool on offer; what is None is left out of it."""
+        """Return a request with a script and an offered tool, without the fields that are None."""
         words = f"Go on. [[script:{script}]]"
         turns: dict[str, Any] = {"input": words}
         if dialect != "responses":
@@ -55,14 +56,14 @@ class Side:
 
 
 def session() -> requests.Session:
-    """A client which no proxy of the environment stands before."""
+    """Return a client that ignores proxies in the environment."""
     made = requests.Session()
     made.trust_env = False
     return made
 
 
 def cell(reply: Reply, expected: Sequence[Call]) -> str:
-    """What a client has of the answer, in a word for each choice."""
+    """Return a client's result of the answer, one word per choice."""
     if reply.status >= 400:
         return str(reply.status)
     if reply.error:
@@ -79,7 +80,7 @@ def _word(seen: Seen, expected: Sequence[Call]) -> str:
 
 
 def misshapen(dialect: str, reply: Reply) -> str:
-    """Which rule of its dialect a success breaks, or nothing. Chat has no reader so strict."""
+    """Return the rule of its dialect that a success breaks, or "". Chat has no such strict reader."""
     if reply.status != 200 or dialect not in _CHECKERS:
         return ""
     whole, streamed = _CHECKERS[dialect]
@@ -94,14 +95,15 @@ def misshapen(dialect: str, reply: Reply) -> str:
 
 
 def is_one_of(sent: Sequence[bytes], got: bytes) -> bool:
-    """True if the answer is one of those that were sent. The events of two choices may pass each other by: what of one
-    may become a call waits, and the other goes on.
+    """Return whether the answer is one of `sent`.
+
+    The events of two choices may be reordered: text that may become a call is held while the other choice continues.
     """
     return got in sent or any(_by_choice(each) == _by_choice(got) for each in sent)
 
 
 def _by_choice(data: bytes) -> dict[tuple[int, ...], list[bytes]]:
-    """The events of a stream, those of each choice by themselves."""
+    """Return the events of a stream by choice."""
     found: dict[tuple[int, ...], list[bytes]] = {}
     for event in data.split(b"\n\n"):
         indexes = tuple(entry["index"] for body in events(event) for entry in body.get("choices") or ())
@@ -110,5 +112,5 @@ def _by_choice(data: bytes) -> dict[tuple[int, ...], list[bytes]]:
 
 
 def bodies(got: bytes) -> list[bytes]:
-    """The bodies of the answers that came on one connection, in their order."""
+    """Return the bodies of the answers on one connection, in order."""
     return [each.body for each in answers_in(got, itertools.repeat("POST"))]

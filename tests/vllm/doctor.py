@@ -1,7 +1,7 @@
-"""`python -m tests.vllm --doctor`: what the doctor finds on a real vLLM with no parser, the right and a wrong one.
+"""`python -m tests.vllm --doctor`: the doctor on a real vLLM without a parser, with the right one and a wrong one.
 
-What the model writes is scripted; what is found, and that a rules file with the entry is taken, is held against what is
-expected. Exit status 0 means that it is.
+The model's replies are scripted. Exit status 0 means that the findings are as expected, and that the proxy accepts a
+rules file with the suggested entry.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.support.doctor_scripts import marked, said, scripts
 from tests.vllm.rows import AUTO, THINKING
 
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
-# Found on every server here.
+# Findings on all of these servers.
 ALWAYS = frozenset(("poisoned_arguments_lost",))
 
 
 @dataclass(frozen=True)
 class Row:
-    """A vLLM with these flags, whose model writes calls so; what is found, and whether the rules need an entry."""
+    """A vLLM with these flags and its model's syntax, the expected findings, and whether the rules need an entry."""
 
     flags: tuple[str, ...]
     writes: str
@@ -47,7 +47,7 @@ ROWS: Mapping[str, Row] = {
         thinks=True,
     ),
     "the right parser": Row((*AUTO, "hermes"), HERMES, frozenset()),
-    # What is scripted is not what the grammar of a forced tool lets through.
+    # The grammar of a forced tool does not allow the scripted text.
     "a wrong parser": Row(
         (*AUTO, "hermes"), CODER, frozenset(("parser_leaves_text", "stream_swallows", "forced_unknown")), "proxy"
     ),
@@ -55,7 +55,7 @@ ROWS: Mapping[str, Row] = {
 
 
 def table(cache: Path) -> Iterator[str]:
-    """Examine each server, and print what is found; give what is not as it is expected."""
+    """Examine each server and print the findings. Yield the unexpected results."""
     for name, row in ROWS.items():
         began = time.monotonic()
         with ExitStack() as stack:
@@ -79,15 +79,15 @@ def _faults(row: Row, url: str, rules: Path) -> Iterator[str]:
         yield f"found {sorted(found - row.found - ALWAYS)} more and {sorted((row.found | ALWAYS) - found)} less"
     if not report.entry:
         if row.parse:
-            yield "no entry"
+            yield "the doctor suggested no entry"
         return
     write_entry(rules, report.examination.model, report.entry)
     parse = rules_in(rules).profile("tiny", "").parse
     if parse != (row.parse or "auto"):
-        yield f"the entry says parse: {parse}"
+        yield f"the entry has parse: {parse}"
     again = examine(Asker(ModelServer(ServerOptions(url)), "", 120), "", rules_in(rules), lambda text: None)
     if again.entry:
-        yield f"a second entry: {again.entry}"
+        yield f"the doctor suggested a second entry: {again.entry}"
 
 
 CACHE = processes.ROOT / ".cache"

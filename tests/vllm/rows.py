@@ -1,18 +1,18 @@
-"""The rows of the table: which vLLM, what its model says, what is asked, and what must come of it on both sides.
+"""The rows of the table: the vLLM server, its model's reply, the request, and the expected result on both sides.
 
-A row is one entry of `ROWS`. What stands in a cell, by what it asks:
+A row is one entry of `ROWS`. The words in the cells:
 
     call      the calls that the model meant, and no others
     TEXT      no call: it was shown as prose
-    SILENT    nothing: neither a call, nor text, nor an error
-    thought   thoughts, and nothing else
+    SILENT    neither a call, nor text, nor an error
+    thought   only reasoning
     400       the status of a refusal
-    ERROR     an error in the midst of the stream
-    same      through the proxy: the very bytes that vLLM sent (of two choices, each one's events in their order)
-    aborted   the client went away, and vLLM ended the request
+    ERROR     an error within the stream
+    same      vLLM's bytes, unchanged by the proxy (with two choices, the events of each are in order)
+    aborted   the client left, and vLLM aborted the request
 
-With `a+b` for two choices of one answer, and `a b` where the row asks twice. Behind the bar is how many requests vLLM
-got for it: `call/2` was asked for once more by the proxy.
+`a+b` is two choices of one answer; `a b` is two requests. After the slash is the number of requests that vLLM received:
+`call/2` means that the proxy sent a second one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AUTO = ("--enable-auto-tool-choice", "--tool-call-parser")
 
 @dataclass(frozen=True)
 class Server:
-    """A vLLM: its flags, the file of its chat template, and the rules of the proxy before it."""
+    """A vLLM server: its flags, the file of its chat template, and the rules of its proxy."""
 
     flags: tuple[str, ...] = ()
     template: Path = CHATML
@@ -47,8 +47,8 @@ class Server:
 SERVERS: Mapping[str, Server] = {
     "no parser": Server(),
     "hermes": Server((*AUTO, "hermes")),
-    "qwen3_xml, thoughts": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
-    "thoughts in the text": Server((), THINKING),
+    "qwen3_xml, reasoning": Server((*AUTO, "qwen3_xml", "--reasoning-parser", "qwen3")),
+    "reasoning in the text": Server((), THINKING),
     "qwen3_xml, parse: proxy": Server((*AUTO, "qwen3_xml"), rules="models: [{match: '*', parse: proxy}]\n"),
     PLUGIN: Server((*AUTO, "tool_proxy", "--tool-parser-plugin", "proxy.vllm_plugin")),
     "Mistral's template": Server((), FOLDER / f"{TEMPLATE}.jinja"),
@@ -57,7 +57,7 @@ SERVERS: Mapping[str, Server] = {
 
 @dataclass(frozen=True)
 class Said:
-    """What the model says, turn by turn, and the calls that it means by the first one."""
+    """The model's replies by turn, and the intended calls of the first one."""
 
     turns: tuple[str, ...]
     calls: tuple[Call, ...] = ()
@@ -67,7 +67,7 @@ WRITTEN = {"path": "a.txt", "content": "hi\n"}
 SHORT = {"path": "a.txt", "content": "hi"}
 _SCRIPTS = llama.load_scripts()
 _HERMES = _SCRIPTS["hermes"][0].partition("\n")[2]
-# By name; a text that only a row of this table needs is written here.
+# Replies by name. Texts that only this table uses are written here.
 SAID: Mapping[str, Said] = {
     "hermes": Said((*_SCRIPTS["hermes"],), (("write_file", WRITTEN),)),
     "toolstag": Said((*_SCRIPTS["toolstag"],), (("write_file", WRITTEN),)),
@@ -76,23 +76,22 @@ SAID: Mapping[str, Said] = {
     "fence": Said((*_SCRIPTS["fence"],), (("write_file", SHORT),)),
     "plain": Said((*_SCRIPTS["plain"],)),
     "thinking": Said(("<think>\nI write it.\n</think>\n\n" + _SCRIPTS["coder"][0],), (("write_file", SHORT),)),
-    # As the reply of a model whose template opens the thought.
+    # The reply of a model whose template opens the reasoning.
     "begun": Said(
         ("I write it.\n</think>\n\n" + _SCRIPTS["hermes"][0], *_SCRIPTS["hermes"][1:]), (("write_file", WRITTEN),)
     ),
     "long": Said(("word " * 3000,)),
-    # What the grammar of a forced tool lets through: the calls of the parser's family, and nothing else.
+    # The grammar of a forced tool allows only calls in the notation of the parser's family.
     "alone": Said((_HERMES,), (("write_file", WRITTEN),)),
 }
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: on this server (`on`) the model says a script (`says`), and a client asks for it in a
-    `dialect`, with these fields (`more`; `stream` is one of them) beside those that every request has, so many `times`.
-    The `model` has a number behind this name, so that nothing is known of it.
+    """One row of the table: on the server `on`, a client requests the script `says`, `times` times, in a `dialect`.
 
-    `do` is instead of all that: it asks a side as it likes, and returns the cell.
+    `more` are additional fields of the request, such as `stream`. A number is appended to the `model` name, so that the
+    proxy has learned nothing about it. `do`, if given, sends the requests itself and returns the cell.
     """
 
     name: str
@@ -112,7 +111,7 @@ def scripts() -> dict[str, Sequence[str]]:
 
 
 def _everywhere(on: str, says: str, direct: Mapping[str, str], proxied: str) -> tuple[Row, ...]:
-    """A row of each dialect, streamed and whole."""
+    """Return the rows for each dialect, streamed and whole."""
     return tuple(
         Row(
             f"{says}, {dialect}, {'streamed' if stream else 'whole'}",
@@ -129,12 +128,12 @@ def _everywhere(on: str, says: str, direct: Mapping[str, str], proxied: str) -> 
 
 
 def gone(side: Side) -> str:
-    """A client that goes away in the midst of a stream, which takes half a minute to its end: what vLLM does then."""
+    """Leave in the middle of a stream of half a minute, and return whether vLLM aborted the request or ran on."""
     before = side.server.finished()
-    # Without a tool: with one this server refuses.
+    # Without a tool, because this server refuses tools.
     body = side.body("chat", "long", stream=True, tools=None)
     with session() as client, client.post(side.url + PATHS["chat"], json=body, stream=True, timeout=60) as answer:
-        # Kept until the request is seen to run: with its iterator the answer's connection ends.
+        # Kept until the request is running, because the connection ends with its iterator.
         pieces = answer.iter_content(64)
         next(pieces)
         began = side.server.awaits(1)
@@ -143,7 +142,7 @@ def gone(side: Side) -> str:
 
 
 def poisoned(shape: str) -> Callable[[Side], str]:
-    """A conversation that templates refuse, asked twice: the first refusal teaches the proxy."""
+    """Return a row's `do` that sends a conversation twice. Templates refuse it; the proxy learns from that."""
 
     def do(side: Side) -> str:
         body = {"model": side.model, "messages": SHAPES[shape], "tools": [tool()], "max_tokens": 1}
@@ -162,25 +161,25 @@ _STREAM = {"stream": True}
 _USAGE = {"stream_options": {"include_usage": True}}
 PLUGIN_SAYS = ("hermes", "coder", "toolstag", "fence", "two")
 ROWS: tuple[Row, ...] = (
-    # Without a parser vLLM refuses tools; Responses alone gives the raw text.
+    # Without a parser, vLLM refuses tools; only Responses returns the raw text.
     *_everywhere("no parser", "hermes", REFUSED, "call/2"),
     *_everywhere("no parser", "coder", REFUSED, "call/2"),
     *_everywhere("no parser", "toolstag", REFUSED, "call/2"),
     *_everywhere("no parser", "fence", REFUSED, "call/2"),
     *_everywhere("no parser", "two", REFUSED, "call/2"),
     *_everywhere("no parser", "plain", REFUSED, "TEXT/2"),
-    Row("it is remembered", "no parser", "400/1 400/1", "call/2 call/1", "hermes", times=2),
+    Row("refusal is remembered", "no parser", "400/1 400/1", "call/2 call/1", "hermes", times=2),
     Row("n: 2, streamed", "no parser", "400/1", "call+call/2", "hermes", more={**_STREAM, "n": 2}),
     Row("n: 2, whole", "no parser", "400/1", "call+call/2", "hermes", more={"n": 2}),
     Row("logprobs, streamed", "no parser", "400/1", "call/2", "hermes", more={**_STREAM, "logprobs": True}),
     Row("logprobs, whole", "no parser", "400/1", "call/2", "hermes", more={"logprobs": True}),
-    # What a client forces goes up as it is.
+    # Forced calls are sent upstream unchanged.
     Row("forced, streamed", "no parser", "400/1", "400/1", "alone", more={**_FORCED, **_STREAM}),
     Row("forced, whole", "no parser", "400/1", "400/1", "alone", more=_FORCED),
     Row("required, streamed", "no parser", "400/1", "400/1", "alone", more={**_REQUIRED, **_STREAM}),
     Row("required, whole", "no parser", "400/1", "400/1", "alone", more=_REQUIRED),
     Row("stream_options, whole", "no parser", "400/1", "call/2", "hermes", more=_USAGE),
-    Row("a client goes away", "no parser", "aborted", "aborted", do=gone),
+    Row("client disconnects", "no parser", "aborted", "aborted", do=gone),
     # The parser of the family.
     *_everywhere("hermes", "hermes", PARSED, "call/1"),
     Row("right parser, streamed", "hermes", "call/1", "same/1", "hermes", more=_STREAM),
@@ -198,22 +197,22 @@ ROWS: tuple[Row, ...] = (
     Row("forced, whole", "hermes", "call/1", "call/1", "alone", more=_FORCED),
     Row("required, streamed", "hermes", "call/1", "call/1", "alone", more={**_REQUIRED, **_STREAM}),
     Row("required, whole", "hermes", "call/1", "call/1", "alone", more=_REQUIRED),
-    Row("a client goes away", "hermes", "aborted", "aborted", do=gone),
-    # The parser of another family swallows the call; this one leaves it in the text of a whole answer.
-    # Of a stream whose client asks for no counts it is known by the second reply.
+    Row("client disconnects", "hermes", "aborted", "aborted", do=gone),
+    # This parser is of another family. It swallows the call in a stream, and leaves it in the text of a whole answer.
+    # If the client's streams have no usage, the proxy knows that from the second reply on.
     Row("swallowed, streamed", "hermes", "SILENT/1 SILENT/1", "call/3 call/1", "coder", more=_STREAM, times=2),
     Row("swallowed, usage", "hermes", "SILENT/1 SILENT/1", "call/2 call/1", "coder", more=_STREAM | _USAGE, times=2),
     Row("left in the text, whole", "hermes", "TEXT/1", "call/1", "coder"),
-    *_everywhere("qwen3_xml, thoughts", "coder", PARSED, "call/1"),
-    *_everywhere("qwen3_xml, thoughts", "thinking", PARSED, "call/1"),
-    # This one takes what begins like a call out of the text under `tool_choice: "none"`, too: another family's is lost,
-    # and its own is found by the server alone.
-    Row("swallowed, streamed", "qwen3_xml, thoughts", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
-    Row("swallowed, whole", "qwen3_xml, thoughts", "SILENT/1", "SILENT/2", "alone"),
-    Row("behind it, whole", "qwen3_xml, thoughts", "call/1", "same/1", "coder"),
+    *_everywhere("qwen3_xml, reasoning", "coder", PARSED, "call/1"),
+    *_everywhere("qwen3_xml, reasoning", "thinking", PARSED, "call/1"),
+    # This parser removes text that begins like a call even with `tool_choice: "none"`. Another family's call is lost,
+    # and only the server can find one of its own.
+    Row("swallowed, streamed", "qwen3_xml, reasoning", "SILENT/1", "SILENT/3", "alone", more=_STREAM),
+    Row("swallowed, whole", "qwen3_xml, reasoning", "SILENT/1", "SILENT/2", "alone"),
+    Row("parsed, whole", "qwen3_xml, reasoning", "call/1", "same/1", "coder"),
     *_everywhere("qwen3_xml, parse: proxy", "coder", PARSED, "call/2")[1:],
     Row("coder, chat, streamed", "qwen3_xml, parse: proxy", "call/1", "call/3", "coder", more=_STREAM),
-    # The reader inside vLLM: the proxy has nothing left to do.
+    # The reader runs inside vLLM, so the proxy has nothing to do.
     *(row for says in PLUGIN_SAYS for row in _everywhere(PLUGIN, says, PARSED, "call/1")),
     *_everywhere(PLUGIN, "plain", dict.fromkeys(PATHS, "TEXT/1"), "TEXT/1"),
     Row("n: 2, streamed", PLUGIN, "call+call/1", "call+call/1", "hermes", more={**_STREAM, "n": 2}),
@@ -221,11 +220,11 @@ ROWS: tuple[Row, ...] = (
     Row("none, whole", PLUGIN, "TEXT/1", "same/1", "hermes", more={"tool_choice": "none"}),
     Row("cut, streamed", PLUGIN, "TEXT/1", "same/1", "hermes", more={**_STREAM, "max_tokens": 30}),
     Row("cut, whole", PLUGIN, "TEXT/1", "same/1", "hermes", more={"max_tokens": 30}),
-    # Without any flag: the model's name says the family, and the refusal of the first request that the proxy parses.
+    # Without flags: the model's name shows the family, and the first refusal shows that the proxy must parse.
     *(
         Row(
             f"{script}, {dialect}",
-            "thoughts in the text",
+            "reasoning in the text",
             direct,
             "thought+call thought+call back",
             model=model,
@@ -234,7 +233,7 @@ ROWS: tuple[Row, ...] = (
         for script, model in (("thinking", "Qwen3-8B"), ("begun", "Qwen3.5-4B"))
         for dialect, direct in (("chat", "400 400"), ("messages", "400 400"), ("responses", "TEXT TEXT"))
     ),
-    # Of a template that refuses, and a server without a parser: the model's name says the family, or nothing.
+    # A template that refuses, and a server without a parser: the model's name is of a known family, or of none.
     *(
         Row(shape, "Mistral's template", "400 400", "200 200", model="Mistral-Nemo-Instruct", do=poisoned(shape))
         for shape in POISONED

@@ -1,4 +1,4 @@
-"""What becomes of a thought that vLLM without a parser leaves in the text: told apart, and back in the next prompt."""
+"""Reasoning that a vLLM without a parser leaves in the text: it is separated, and is sent back in the next prompt."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any
 from tests.support.reply import Call, Reply
 from tests.vllm.ask import PATHS, Side, cell, session
 
-# What the model thinks, and the place of that in its chat template (tests/real/thinking.jinja).
+# The model's reasoning, and its place in the chat template (tests/real/thinking.jinja).
 THOUGHT = "I write it."
 PLACE = f"<|im_start|>assistant\n<think>\n{THOUGHT}\n</think>\n\n"
 _SECONDS = 60
 
 
 def thinks(dialect: str, script: str, expected: Sequence[Call]) -> Callable[[Side], str]:
-    """A reply that thinks and calls, streamed and whole, and the next turn of its conversation, as the dialect's client
-    sends it: `thought+call` twice and `back`; asked directly the first answers alone.
+    """Return a row's `do` that requests reasoning and a call, streamed and whole, and sends the next turn.
+
+    The cell is `thought+call` twice and `back`. Without the proxy, the next turn is not sent.
     """
 
     def do(side: Side) -> str:
@@ -27,7 +28,7 @@ def thinks(dialect: str, script: str, expected: Sequence[Call]) -> Callable[[Sid
         if side.tap is None:
             return " ".join(words)
         side.post(dialect, _NEXT[dialect](asked, json.loads(replies[-1].data)))
-        # Which connection was the last one to be used is not known.
+        # The order of connections is not that of requests, so take the longest request.
         sent = [body for body in side.tap.bodies() if body["model"] == side.model]
         written = prompt(side, max(sent, key=lambda body: len(body["messages"])))
         return " ".join((*words, "back" if PLACE in written else f"lost in {written[-300:]!r}"))
@@ -45,7 +46,7 @@ def _word(reply: Reply, expected: Sequence[Call]) -> str:
 
 
 def prompt(side: Side, body: dict[str, Any]) -> str:
-    """The conversation of a request as vLLM's own template has it: `/tokenize` knows no thoughts."""
+    """Return vLLM's prompt for a request. `/tokenize` cannot be used, because it drops reasoning."""
     asked = {**body, "stream": False, "max_tokens": 1, "return_token_ids": True}
     asked.pop("stream_options", None)
     with session() as client:

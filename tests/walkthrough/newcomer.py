@@ -1,4 +1,4 @@
-"""Somebody with an empty home who types what the documentation says, into a shell of their own."""
+"""A new user with an empty home folder, who types the documentation's commands into a shell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PROXY = "http://127.0.0.1:8003"
 
 
 class Typed(NamedTuple):
-    """What came of a command."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -32,10 +32,10 @@ class Typed(NamedTuple):
 
 
 class Newcomer:
-    """A home, a folder with the sources, and where their model server and their proxy are.
+    """A user's home folder, sources, and URLs of the model server and the proxy.
 
-    The documentation's URLs become these; nothing else of a command is changed. In the place of the agents, which are
-    npm packages, stands a program that does what it was told by its configuration (`stand_in.py`).
+    These URLs replace the documentation's; the rest of a command is unchanged. `stand_in.py` replaces the agents, which
+    are npm packages.
     """
 
     def __init__(self, folder: Path, upstream: str, port: int) -> None:
@@ -49,11 +49,11 @@ class Newcomer:
             stand_in = ROOT / "tests" / "walkthrough" / "stand_in.py"
             (programs / name).write_text(f"#!{sys.executable}\n{stand_in.read_text('utf-8')}")
             (programs / name).chmod(0o755)
-        # `python3` is the Python of these tests, without what is installed beside it.
+        # `python3` is the Python of these tests without the installed packages.
         (programs / "python3").symlink_to(os.path.realpath(sys.executable))
         self._variables = {"PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home)}
         pip = {name: word for name, word in os.environ.items() if name.startswith(("PIP_", "SSL_CERT", "https_proxy"))}
-        # What is not compiled by pip is when it is used: there is less of it.
+        # Modules are compiled when they are imported, which is less work.
         self._variables |= {**pip, "PIP_NO_COMPILE": "1"}
 
     def types(self, command: str) -> Typed:
@@ -71,7 +71,7 @@ class Newcomer:
 
     @contextmanager
     def lets_run(self, command: str) -> Iterator[None]:
-        """Run a command that serves while the block lasts."""
+        """Run a server command during the block."""
         with (self.home / "serve.log").open("wb") as log:
             process = subprocess.Popen(
                 self._shell(f"exec {command}"),
@@ -90,12 +90,12 @@ class Newcomer:
             stop(process, PATIENCE)
 
     def _shell(self, command: str) -> list[str]:
-        """The command in a shell in which what the installation made is active."""
+        """Return the command line of a shell that activates the installed environment and runs the command."""
         active = "[ ! -e venv/bin/activate ] || . venv/bin/activate\n"
         return ["bash", "-c", active + self._here(command)]
 
     def _here(self, command: str) -> str:
-        """The command with the URLs of this test."""
+        """Return the command with the URLs of this test."""
         port = shlex.quote(self._url.rpartition(":")[2])
         text = _UPSTREAM.sub(rf"\g<1>{self._upstream}", command)
         text = text.replace("--port 8003", f"--port {port}").replace(_PROXY, self._url)

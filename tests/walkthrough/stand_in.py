@@ -1,4 +1,4 @@
-"""Stands where an agent would: it has its model call a tool, as its configuration says, and prints what came."""
+"""Stand-in for an agent: it sends a request as configured, and prints the model's call."""
 
 import json
 import os
@@ -11,7 +11,7 @@ COMMAND = {"type": "object", "properties": {"command": {"type": "string"}}, "req
 
 
 def main() -> None:
-    """Ask as Claude Code does. Another agent prints what it was given, and which files are in its home."""
+    """Send a request as Claude Code. For other agents, print the configuration and the files in the home folder."""
     name = Path(sys.argv[0]).name
     if name == "claude":
         variables, given = settings(sys.argv[1:])
@@ -25,14 +25,14 @@ def main() -> None:
 
 
 def settings(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The variables that `--settings` sets over those of the environment, and the other words."""
+    """Return the variables in `--settings`, which override the environment, and the other words."""
     at = words.index("--settings")
     told: dict[str, str] = json.loads(words[at + 1])["env"]
     return told, [*words[:at], *words[at + 2 :]]
 
 
 def claude(variables: dict[str, str]) -> str:
-    """A Messages request by the variables of Claude Code; the calls of the answer."""
+    """Send a Messages request by Claude Code's variables, and return the calls of the answer."""
     body = {
         "model": variables["ANTHROPIC_MODEL"],
         "max_tokens": 512,

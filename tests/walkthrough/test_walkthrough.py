@@ -1,4 +1,4 @@
-"""A newcomer types what README, the quick starts and the other pages say, and it works."""
+"""The commands in README, the quick starts and the other pages work for a new user."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.walkthrough.newcomer import Newcomer
 README, AGENTS_PAGE, SERVERS = ROOT / "README.md", ROOT / "docs" / "agents.md", ROOT / "docs" / "servers.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 HERMES, CODER = "Hermes' JSON", "Qwen3-Coder's XML"
-# What the stand-in asks, and what the model says to it.
+# The stand-in's prompt, and the model's reply.
 TASK = "List the files."
 CALL = '<tool_call>\n{"name": "exec", "arguments": {"command": "ls"}}\n</tool_call>'
 CALLED = '[["exec", {"command": "ls"}]]'
-# The last line of README's first screen on a terminal of 50 lines.
+# Lines of README's first screen.
 SCREEN = 50
 
 pytestmark = [pytest.mark.skipif(not llama.available(), reason="needs the extra `real`"), pytest.mark.once]
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.skipif(not llama.available(), reason="needs the extra 
 
 @pytest.fixture(name="reader", scope="module")
 def _reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    """With the sources, and a real llama.cpp server whose model knows the doctor's words and the agent's task."""
+    """A new user with the sources, and a llama.cpp server that answers the doctor's prompts and the agent's task."""
     from tests.real import parrot  # noqa: PLC0415 - needs the extra
 
     folder = tmp_path_factory.mktemp("walkthrough")
@@ -51,7 +51,7 @@ def _reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
         assert not answers(f"http://127.0.0.1:{port}/health")
 
 
-def test_the_first_screen_has_the_three_commands() -> None:
+def test_first_screen_has_the_three_commands() -> None:
     text = README.read_text()
     commands = walks(README)["commands"]
     assert [command.split()[:2] for command in commands[1:]] == [
@@ -62,28 +62,28 @@ def test_the_first_screen_has_the_three_commands() -> None:
     assert all(command in "\n".join(text.splitlines()[:SCREEN]) for command in commands)
 
 
-def test_the_first_screen_says_that_the_agent_must_be_installed_and_how() -> None:
-    """In the line that `launch` says where it is not."""
+def test_first_screen_has_the_install_command_of_the_agent() -> None:
+    """It is the command that `launch` prints if the agent is missing."""
     screen = "\n".join(README.read_text().splitlines()[:SCREEN])
     agent = SETUPS[walks(README)["commands"][2].split()[2]]
     assert f"`npm install -g {agent.package}@{agent.version}`" in screen
 
 
 @pytest.mark.slow
-def test_an_agent_that_is_not_installed_is_told_with_the_line_that_installs_it(reader: Newcomer) -> None:
+def test_launch_of_a_missing_agent_prints_its_install_command(reader: Newcomer) -> None:
     agent = SETUPS["cline"]
     ended = reader.types(walks(README)["commands"][2].replace("claude", agent.name))
     assert ended.status == 127 and ended.err.endswith(f" npm install -g {agent.package}@{agent.version}\n"), ended
 
 
-def test_the_installed_command_is_the_one_of_the_environment(reader: Newcomer) -> None:
+def test_installed_command_is_in_the_environment(reader: Newcomer) -> None:
     assert reader.types("command -v vllm-tool-proxy").out == f"{reader.sources}/venv/bin/vllm-tool-proxy\n"
     assert reader.types("vllm-tool-proxy --version").out == f"vllm-tool-proxy {__version__}\n"
 
 
 @pytest.mark.slow
-def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer) -> None:
-    """llama.cpp has defects to tell of, or none; either way there is a report, and no other way to end."""
+def test_doctor_reports_and_leaves_the_rules_file_unchanged(reader: Newcomer) -> None:
+    """The doctor prints a report whether or not it finds defects in llama.cpp."""
     before = (reader.sources / "rules.yaml").read_bytes()
     report = reader.types(walks(README)["commands"][1])
     assert report.status in (0, 1), report
@@ -91,19 +91,19 @@ def test_the_doctor_reports_and_leaves_the_sources_as_they_are(reader: Newcomer)
     assert (reader.sources / "rules.yaml").read_bytes() == before
 
 
-def test_the_doctor_s_section_has_the_same_command() -> None:
+def test_doctor_section_has_the_command_of_readme() -> None:
     assert walks(SERVERS)["doctor"] == walks(README)["commands"][1:2]
 
 
 @pytest.mark.slow
-def test_the_launched_agent_has_its_model_call_a_tool(reader: Newcomer) -> None:
-    """Through a proxy that is gone when the agent is."""
+def test_launched_agent_receives_a_tool_call(reader: Newcomer) -> None:
+    """The proxy exits with the agent."""
     launched = reader.types(walks(README)["commands"][2])
     assert (launched.status, launched.out) == (0, f"claude {CALLED}\n"), launched
 
 
 @pytest.mark.slow
-def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None:
+def test_long_running_proxy_serves_several_agents(reader: Newcomer) -> None:
     serve, ready, setup = walks(README)["service"]
     assert serve.startswith("vllm-tool-proxy serve ")
     with reader.lets_run(serve):
@@ -121,7 +121,7 @@ def test_a_proxy_that_stays_serves_more_than_one_agent(reader: Newcomer) -> None
         assert undone.status == 0 and not (reader.home / ".claude" / "settings.json").exists()
 
 
-# The files that `setup --write` writes, and `launch` does not.
+# Files that `setup --write` changes, but `launch` must not.
 WRITES = {
     "codex": ".codex/config.toml",
     "opencode": ".config/opencode/opencode.json",
@@ -132,21 +132,21 @@ WRITES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", [name for name in walks(SERVERS) if name not in ("vllm", "doctor")])
-def test_the_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
-    """But for the URL, the server is llama.cpp for all of them: what it takes of each is another test's."""
+def test_quick_start_of_each_server(reader: Newcomer, server: str) -> None:
+    """All quick starts use the same llama.cpp server; other tests cover the differences between servers."""
     (command,) = walks(SERVERS)[server]
     agent = command.split()[2]
     launched = reader.types(command)
     assert launched.status == 0 and launched.out.startswith(f"{agent} "), launched
     assert "http://127.0.0.1:" in launched.out
-    assert f'"{WRITES[agent]}"' not in launched.out, "the user's own file is written"
+    assert f'"{WRITES[agent]}"' not in launched.out, "launch wrote the user's own file"
 
 
-def test_the_quick_start_of_vllm_is_that_of_readme() -> None:
+def test_quick_start_of_vllm_is_the_one_in_readme() -> None:
     assert walks(SERVERS)["vllm"] == walks(README)["commands"][1:]
 
 
-def test_every_agent_that_the_pages_launch_has_a_stand_in() -> None:
+def test_every_launched_agent_has_a_stand_in() -> None:
     launched = {
         command.split()[2]
         for page in (README, AGENTS_PAGE, SERVERS)
@@ -157,7 +157,7 @@ def test_every_agent_that_the_pages_launch_has_a_stand_in() -> None:
     assert launched - set(newcomer.AGENTS) == set()
 
 
-def test_each_server_of_the_page_has_a_walk() -> None:
+def test_every_server_has_a_quick_start() -> None:
     quick_starts = SERVERS.read_text().partition("\n## The doctor")[0]
     titles = [line[4:] for line in quick_starts.splitlines() if line.startswith("### ")]
     assert [*(title.lower() for title in titles), "doctor"] == list(walks(SERVERS))
