@@ -83,7 +83,7 @@ def test_text_in_the_prompt_is_kept_and_missing_text_is_lost(ways: dict[str, Ans
 
 @EACH
 @pytest.mark.parametrize("status", [400, 422, 500])
-def test_a_refusal_is_reported_with_the_servers_message(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
+def test_a_refusal_is_reported_with_the_servers_words(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
     def but(answer: Answer) -> Answer:
         return lambda body: error("no such role", status) if MARK in said(body) else answer(body)
 

@@ -321,7 +321,7 @@ def test_arguments_that_contradict_what_was_sent_have_no_tail(sent: str, values:
 
 
 def test_without_a_schema_every_key_is_accepted_and_every_string_streams() -> None:
-    """F40: calls to tools that were not offered are left to the client. A tool without properties is treated the same."""
+    """F40: a call to a tool that was not offered is left to the client, and so is one to a tool without properties."""
     (which,) = offered(function("x", {}))
     for each in (None, which):
         assert fed(list('{"x": {"y": 1}, "z": "abc'), each)[0] == '{"x": {"y": 1}, "z": "abc'

@@ -54,7 +54,7 @@ def test_a_call_without_a_readable_first_value_is_never_opened(text: str) -> Non
         ([{"index": 0, "function": 7}], True, ""),
     ],
 )
-def test_a_call_that_was_never_opened_becomes_text_again(deltas: list[dict[str, Any]], stopped: bool, text: str) -> None:
+def test_a_call_that_was_never_opened_becomes_text(deltas: list[dict[str, Any]], stopped: bool, text: str) -> None:
     """C4: no text of the model is lost."""
     seen, _ = gathered(deltas, stopped=stopped)
     assert (seen.ids, seen.text) == ([], text)
