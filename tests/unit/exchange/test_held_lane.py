@@ -75,7 +75,7 @@ Step = Callable[[StreamReply], bytes]
 
 
 def check(parts: list[bytes], name: str = "chat", then: Step | None = None, **task: Any) -> int:
-    """Feed a reply with and without the lane, with `then` in the middle. Return the number of bytes that the lane held."""
+    """Feed a reply with and without the lane, with `then` in the middle. Return how many bytes the lane held."""
     lane = ByLane()
     seen = []
     for feed in (lane, StreamReply.receive):
