@@ -153,8 +153,8 @@ def test_an_empty_chunk_with_a_field_is_sent(field: str) -> None:
     assert [*marks_in(reply([alive, {"id": "c", "choices": [delta(0, "stop", content="a")]}]))] == [FIRST_MARK]
 
 
-def test_they_are_sent_with_the_first_rewritten_chunk() -> None:
-    """So a client receives the tokens of a text together with it."""
+def test_fields_are_sent_with_the_first_rewritten_chunk() -> None:
+    """A client thus receives the tokens of a text together with it."""
     marks = Marks()
     first = marks.body(marks.entry(delta(content="a", tool_calls=[OPENER])))
     sent = reply([first, Marks().body(delta(tool_calls=[piece(0, LS)]))])
@@ -182,7 +182,7 @@ def script(rng: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
+def test_no_field_of_a_random_stream_is_lost_or_repeated(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.choice([1, 1, 2, 3])
     marks = Marks()
@@ -211,7 +211,7 @@ def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
 
 @pytest.mark.parametrize("content", ["a", CALL, f"Look: {CALL}"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_stream_from_a_whole_answer_has_its_other_fields(content: str, count: int) -> None:
+def test_a_stream_created_from_a_whole_answer_has_its_other_fields(content: str, count: int) -> None:
     marks = Marks()
     entries = [marks.entry(delta(n, "stop", content=content)) for n in range(count)]
     answer = marks.body(*({**entry, "message": entry.pop("delta")} for entry in entries))

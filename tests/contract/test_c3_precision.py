@@ -53,7 +53,7 @@ def test_intended_calls_are_made(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", [f'{{"html":"{TAG_CALL}"}}', f'[{{"html": "a {JSON_CALL}"}}]'])
-def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
+def test_json_that_the_client_requested_is_never_a_call(text: str) -> None:
     """With `response_format`, JSON is never a call, whatever it contains."""
     for cut in all_cuts(text):
         assert scan(cut, new_scanner(json_reply=True)).calls == ()
@@ -61,7 +61,7 @@ def test_json_that_the_client_asked_for_is_never_a_call(text: str) -> None:
 
 @pytest.mark.parametrize("code", ["```py\nx\n```\n", "~~~\nx\n~~~\n", "an open ` there", "```py\nx"])
 def test_an_end_of_turn_token_after_code_is_dropped(code: str) -> None:
-    """In raw text it is the model's own token, wherever the reply ends."""
+    """In raw text the token is the model's own, wherever the reply ends."""
     for cut in all_cuts(f"{code}<|im_end|>"):
         assert scan(cut, new_scanner(raw_text=True)).text == code
 

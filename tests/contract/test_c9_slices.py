@@ -61,7 +61,7 @@ def written(text: str) -> list[str]:
 
 
 def listed(schema: Any, root: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the values that a schema lists at any depth."""
+    """Yield the values that a schema enumerates at any depth."""
     if isinstance(schema, dict) and depth < 20:
         yield from schema.get("enum", ())
         yield from (schema[key] for key in ("const",) if key in schema)
@@ -150,7 +150,7 @@ DAMAGE: dict[str, Damage] = {
 
 
 def fault(schema: Any, text: str, found: Repaired) -> str:
-    """Return a value in the repaired arguments that was not written; empty if there is none."""
+    """Return a value in the repaired arguments that was not written, or "" if there is none."""
     came = written(text)
     allowed = [*listed(schema, schema)]
     for key, leaf in leaves(found.values):
@@ -161,7 +161,7 @@ def fault(schema: Any, text: str, found: Repaired) -> str:
     return ""
 
 
-# Short texts full of characters that are easily misread, so that much damaged text has a reading.
+# Short texts of characters that are easily misread, so that much damaged text can still be read.
 _PLAIN_TEXT = st.sampled_from(('say "hi"', "f(\"x\", 'y')", "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "path": _PLAIN_TEXT,

@@ -1,4 +1,4 @@
-"""Each failure from the field has a test, and several failures of one server at the same time are repaired."""
+"""Every failure from the field has a test, and several failures of one server at the same time are repaired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.client_view import Got, entry, streamed, whole
 from tests.support.helpers import calls, ends, piece, random_cut
 
 COVERED = [*range(19, 48), 51, 52, 54, 55, 56, *range(64, 72)]
-# Read only takes `path`, and bash only `command`, so that a call without its name can be identified.
+# Read takes only `path`, and bash only `command`, so a call without a name can be identified.
 MEANT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("bash", {"command": "ls -la | grep '}{'"}),
     ("bash", {"command": 'echo "hi"', "timeout": 5, "background": True}),
@@ -124,7 +124,7 @@ def test_several_failures_of_one_server_are_repaired() -> None:
 
 
 @pytest.mark.slow
-def test_the_test_server_has_failures() -> None:
-    """Otherwise the test above proves nothing."""
+def test_the_random_server_has_failures() -> None:
+    """Without them the test above would prove nothing."""
     noted = {fix for seed in range(REPLIES) for fix in _reply(seed)[1].fixes}
     assert {"form", "name", "literal", "double_encoded", "junk", "closers", "empty_arguments", "finish"} <= noted
