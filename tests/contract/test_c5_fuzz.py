@@ -173,7 +173,9 @@ TOKENS = st.sampled_from(
 
 @QUICK
 @given(st.lists(TOKENS | WORDS, max_size=25), st.booleans(), st.booleans(), st.booleans(), st.data())
-def test_any_text_is_scanned(parts: list[str], stopped: bool, json_reply: bool, raw_text: bool, data: st.DataObject) -> None:
+def test_any_text_is_scanned(
+    parts: list[str], stopped: bool, json_reply: bool, raw_text: bool, data: st.DataObject
+) -> None:
     said = "".join(parts)
     with over_soon(MOST):
         scan(

@@ -100,8 +100,8 @@ def _reply(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], Got, Got, str]:
         entries.append(entry(server.spelled(number, name), arguments, rng.choice([f"c{number}", number, None, ""])))
     chunks = [calls(*group) for group in _groups(deltas, rng)]
     finish = rng.choice(["stop", "tool_calls"])
-    told = f"seed {seed}: {vars(server)} {deltas}"
-    return meant, streamed(*chunks, ends(finish), cuts=0), whole({"tool_calls": entries}, finish), told
+    details = f"seed {seed}: {vars(server)} {deltas}"
+    return meant, streamed(*chunks, ends(finish), cuts=0), whole({"tool_calls": entries}, finish), details
 
 
 def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
@@ -116,11 +116,11 @@ def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
 @pytest.mark.slow
 def test_several_failures_of_one_server_are_repaired() -> None:
     for seed in range(REPLIES):
-        meant, *both, told = _reply(seed)
+        meant, *both, details = _reply(seed)
         for got in both:
-            assert not got.error, told
-            assert sorted(map(repr, got.values)) == sorted(map(repr, meant)), f"{got}\n{told}"
-            assert (got.text, got.finish, len(set(got.ids))) == ("", "tool_calls", len(meant)), told
+            assert not got.error, details
+            assert sorted(map(repr, got.values)) == sorted(map(repr, meant)), f"{got}\n{details}"
+            assert (got.text, got.finish, len(set(got.ids))) == ("", "tool_calls", len(meant)), details
 
 
 @pytest.mark.slow

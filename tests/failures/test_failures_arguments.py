@@ -106,7 +106,7 @@ def test_f24_numbers_and_booleans_are_strings(arguments: str, values: Any) -> No
 
 
 def test_f25_arguments_are_empty() -> None:
-    """They are taken from a later chunk. If there is none, nothing is invented and the call is counted."""
+    """They are taken from a later chunk. Without one, nothing is invented and the call is counted."""
     got = argued("bash", "{}")
     assert (got.calls, got.fixes, got.empty) == ([("bash", "{}")], (), 1)
     assert argued("now", "{}").empty == argued("bash", LS).empty == 0
@@ -132,7 +132,7 @@ def _under(field: str, arguments: Any = LS) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arguments", ["", None, "null", '""', " ", ...])
-def test_f26_a_call_without_arguments_has_none_at_all(arguments: Any) -> None:
+def test_f26_a_call_has_no_arguments(arguments: Any) -> None:
     """Empty, null, or no field: the client receives an object, and text after the call is kept."""
     for got in (
         whole({"content": None, "tool_calls": [entry("now", arguments)]}),
@@ -218,13 +218,13 @@ def test_f30_arguments_are_python_or_nearly_json(arguments: str, values: Any, fi
 
 
 @pytest.mark.parametrize("before", ["json\n", "```json\n", "bash", "<arguments>", "Here they are: ", ""])
-@pytest.mark.parametrize("behind", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
-def test_f31_there_is_text_around_the_arguments(before: str, behind: str) -> None:
+@pytest.mark.parametrize("after", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
+def test_f31_there_is_text_around_the_arguments(before: str, after: str) -> None:
     """Short markup, a word or a surplus brace is dropped. The object is unchanged."""
-    got = argued("bash", before + LS + behind, cuts=2)
+    got = argued("bash", before + LS + after, cuts=2)
     assert (got.calls, got.text) == ([("bash", LS)], "")
-    assert set(got.fixes) == ({"junk"} if before + behind else set())
-    inside = json.dumps({"command": f"{before}x{behind}"}, ensure_ascii=False)
+    assert set(got.fixes) == ({"junk"} if before + after else set())
+    inside = json.dumps({"command": f"{before}x{after}"}, ensure_ascii=False)
     assert stays("bash", inside)
 
 

@@ -145,10 +145,10 @@ LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", LOOKS_LIKE_AN_END)
-@pytest.mark.parametrize("behind", [" -l", ' | wc "-l', "} c"])
-def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, behind: str) -> None:
+@pytest.mark.parametrize("after", [" -l", ' | wc "-l', "} c"])
+def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, after: str) -> None:
     """Only the end of the call decides; the text after the brace is not prose."""
-    inner = f"ls{end}{behind}"
+    inner = f"ls{end}{after}"
     paired = inner.count('"') % 2 == 0
     assert is_right("bash", {"command": inner}, broken({"command": inner}))
     assert is_right("write", {"path": "p", "content": inner}, broken({"path": "p", "content": inner}))
@@ -176,18 +176,18 @@ def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, 
     ],
 )
 @pytest.mark.parametrize(
-    "behind", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
+    "after", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
 )
-def test_a_string_that_continues_after_the_object_is_not_content(name: str, object_: str, behind: str) -> None:
-    assert is_refused(name, object_ + behind)
+def test_a_string_that_continues_after_the_object_is_not_content(name: str, object_: str, after: str) -> None:
+    assert is_refused(name, object_ + after)
 
 
 @pytest.mark.parametrize("object_", ["{}", '{"timeout": 5}', '{"command": "ls"}', '{"command": "ls", "timeout": 5}'])
-@pytest.mark.parametrize("behind", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
-def test_prose_after_the_object_is_content(object_: str, behind: str) -> None:
+@pytest.mark.parametrize("after", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
+def test_prose_after_the_object_is_content(object_: str, after: str) -> None:
     """It contains none of the object's own quotation marks, so it cannot be part of a string."""
-    got = argued("bash", object_ + behind, tools=TOOLS)
-    assert (got.calls, got.text, got.error) == ([("bash", object_)], behind, "")
+    got = argued("bash", object_ + after, tools=TOOLS)
+    assert (got.calls, got.text, got.error) == ([("bash", object_)], after, "")
 
 
 @pytest.mark.parametrize(
@@ -225,13 +225,13 @@ def test_an_outer_key_that_occurs_twice_after_a_nested_string_is_refused(
 
 @pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', "[TOOL_CALLS]note"])
 def test_ambiguous_closers_after_a_nested_string_in_text_are_refused(before: str) -> None:
-    behind = "}</tool_call>" if before.startswith("<") else ""
+    after = "}</tool_call>" if before.startswith("<") else ""
     right = '{"note": {"text": "f("}, "path": "p"}'
     twice = '{"note": {"text": "f("}, "path": "z")"}, "path": "p"}'
-    got = streamed(says(before + right + behind), ends("stop"), tools=TOOLS)
+    got = streamed(says(before + right + after), ends("stop"), tools=TOOLS)
     assert got.values == [("note", json.loads(right))]
-    got = streamed(says(before + twice + behind), ends("stop"), tools=TOOLS)
-    assert (got.calls, got.text) == ([], before + twice + behind)
+    got = streamed(says(before + twice + after), ends("stop"), tools=TOOLS)
+    assert (got.calls, got.text) == ([], before + twice + after)
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,10 @@ STRING_PLACES = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("value", [*OBJECTS, *ARRAYS])
-@pytest.mark.parametrize(("name", "before", "behind"), STRING_PLACES)
-def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: str, behind: str, value: str) -> None:
+@pytest.mark.parametrize(("name", "before", "after"), STRING_PLACES)
+def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: str, after: str, value: str) -> None:
     """The end of the text is unknown if a bracket is missing. The families take turns."""
-    text = before + value + behind
+    text = before + value + after
     families = (HERMES, WRAPPERS["Kimi"], WRAPPERS["functionary"])
     turn = [*OBJECTS, *ARRAYS].index(value)
     for lost in range(1, len(text) - len(text.rstrip("}]")) + 1):
@@ -53,11 +53,11 @@ def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: st
 def test_an_object_in_place_of_a_string_is_its_text(value: str) -> None:
     """F23: no bracket is missing."""
     meant = json.dumps(json.loads(value))
-    for name, before, behind in STRING_PLACES:
-        values = json.loads(before + json.dumps(meant) + behind)
+    for name, before, after in STRING_PLACES:
+        values = json.loads(before + json.dumps(meant) + after)
         if name == "write" and "path" not in values:
             continue
-        assert is_right(name, values, before + value + behind)
+        assert is_right(name, values, before + value + after)
 
 
 @pytest.mark.parametrize("value", OBJECTS)

@@ -189,7 +189,7 @@ def test_f71_prose_in_the_reasoning_is_not_a_call(thought: str) -> None:
     assert is_untouched(thinks, ends())
     assert is_untouched(thinks, says("The answer."), ends())
     assert whole_is_untouched({"content": "The answer.", "reasoning": thought}, "stop")
-    for behind in ("The answer.", "No."):
-        got = streamed(chunk(delta(reasoning=f"{thought}\n{STRONG}")), says(behind), ends())
-        assert (got.calls, got.text, got.finish) == ([], behind, "stop")
+    for after in ("The answer.", "No."):
+        got = streamed(chunk(delta(reasoning=f"{thought}\n{STRONG}")), says(after), ends())
+        assert (got.calls, got.text, got.finish) == ([], after, "stop")
     assert whole({"content": "The answer.", "tool_calls": [entry("bash", LS)], "reasoning": STRONG}).ids == ("a",)

@@ -49,7 +49,7 @@ def test_the_file_loads_unchanged_and_its_settings_apply() -> None:
     assert (settings.detailed_logging, settings.case_sensitive_tools) == (True, False)
     policy = rules.policy("Qwen3-Coder")
     assert len(policy.rules) == 11 and policy.fallback_rules == ()
-    # Their table may name a call without a name. All else equals the built-in rules.
+    # Their table may infer a missing name. Everything else equals the built-in rules.
     assert policy == Policy(rules=policy.rules, infer_from_legacy_table=True)
     assert rules.clients and rules.profile("m", "").parse == "auto"
 
@@ -78,7 +78,7 @@ FILLED_IN = [case for case in BUILT_IN[:8] if case[0] in ("bash", "glob", "task"
 @pytest.mark.parametrize(
     ("name", "values", "new_name", "after"), [case for case in BUILT_IN[:8] if case not in FILLED_IN]
 )
-def test_the_built_in_rules_are_the_same_and_guarded(
+def test_the_built_in_rules_have_the_same_effects_on_invalid_calls(
     name: str, values: JsonObject, new_name: str, after: JsonObject
 ) -> None:
     policy = load({}, {})[1].policy("m")
@@ -101,7 +101,7 @@ def test_c9_built_in_rules_write_only_values_that_the_schema_lists() -> None:
 
 @pytest.mark.parametrize("content", ["b", "", " ", None, {"a": 1}, ["b"]])
 def test_c9_no_built_in_rule_changes_the_tool(content: Json) -> None:
-    """A read with content stays a read: as a write, empty content would empty the file."""
+    """A read with content stays a read. As a write, empty content would empty the file."""
     policy = load({}, {})[1].policy("m")
     assert not [rule for rule in policy.fallback_rules if rule.action in ("rename_tool", "convert_tool_to_write")]
     values: JsonObject = {"filePath": "a", "content": content}

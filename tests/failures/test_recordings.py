@@ -151,13 +151,13 @@ def test_a_clean_recording_is_unchanged(name: str) -> None:
         [arguments for _, arguments in same_calls],
         same_end,
     )
-    came = [event.raw for event in events_of(data) if quiet(event)]
+    received = [event.raw for event in events_of(data) if quiet(event)]
     same = {event.raw for event in events_of(given)}
-    assert sum(raw not in same for raw in came) <= len(came) // 20 + 1
+    assert sum(raw not in same for raw in received) <= len(received) // 20 + 1
 
 
 def test_log_probabilities_of_a_call_keep_the_order_of_its_tokens() -> None:
-    """C1: some tokens are read but not yet sent by vLLM's parser. Theirs are sent between the call's own chunks."""
+    """C1: vLLM sends those of unfinished tokens in chunks between the pieces of the call."""
     name = "vllm-0.32.0-hermes/hermes-chat-stream-logprobs-200.txt"
     data = (FOLDER / name).read_bytes()
     assert tokens(through(name, [data])) == tokens(data) != []

@@ -174,8 +174,8 @@ clients:
 """
     )
     strip = StripFields(top=("a",), message=("b",))
-    told = Profile("server", "whole", "", "chunk", strip, "reasoning", calls="text")
-    assert found.profile("m", "x") == told and found.entry("never").match == "*"
+    profile = Profile("server", "whole", "", "chunk", strip, "reasoning", calls="text")
+    assert found.profile("m", "x") == profile and found.entry("never").match == "*"
     assert found.profile("m", "y") == found.profile("m", "nobody") == Profile("proxy", "whole", reasoning="both")
     split = parsed("models: [{match: '*', reasoning: split}]\nclients: {x: {reasoning: reasoning}}")
     assert split.profile("m", "x") == Profile(reasoning="reasoning", telling="split")

@@ -54,8 +54,8 @@ def test_a_name_with_glob_characters_matches_only_itself() -> None:
 @pytest.mark.parametrize("text", ["{settings: {port: 8001}}\n", "tools: {}\n...\n", " tools: {}\n", "models: []\n"])
 def test_an_entry_that_cannot_be_inserted_is_in_the_error(text: str) -> None:
     """The error does not name a line that the user's file lacks."""
-    told = f"r.yaml: the entry cannot be inserted; add it as the first of models: {ENTRY}"
-    with pytest.raises(RulesError, match=f"^{re.escape(told)}$"):
+    message = f"r.yaml: the entry cannot be inserted; add it as the first of models: {ENTRY}"
+    with pytest.raises(RulesError, match=f"^{re.escape(message)}$"):
         merged(text.encode(), "r.yaml", "m", ENTRY)
 
 

@@ -73,7 +73,7 @@ CLEAN: dict[str, list[Chunk]] = {
 
 @pytest.mark.parametrize("name", [name for name in CLEAN if name != "two choices"])
 def test_a_clean_stream_is_forwarded_unchanged_and_in_order(name: str) -> None:
-    """C1: only pieces of a call that waited are rewritten."""
+    """C1: only held pieces of a call are rewritten."""
     engine = new_engine()
     events = run(CLEAN[name], engine)
     quiet = [each.raw for each in CLEAN[name] if each not in CALL]
@@ -106,7 +106,7 @@ REPLIES: dict[str, tuple[str, str, list[tuple[str, str]], str]] = {
     "text around a call": (f"a\n{STRONG}\nb", "a\n\nb", [("bash", LS)], "tool_calls"),
     "two calls": (f"ï🙂 {STRONG}\n{STRONG}", "ï🙂 ", [("bash", LS)] * 2, "tool_calls"),
     "a weak call": (f"I will.\n{WEAK}\n", "I will.\n", [("bash", LS)], "tool_calls"),
-    "a call that is none": (f"{WEAK}\nis a call", f"{WEAK}\nis a call", [], "stop"),
+    "an invalid call": (f"{WEAK}\nis a call", f"{WEAK}\nis a call", [], "stop"),
     "half a marker": ("a <tool_", "a <tool_", [], "stop"),
 }
 
@@ -224,7 +224,6 @@ def test_a_call_that_is_both_structured_and_printed_is_sent_once() -> None:
 
 
 def test_feeding_after_the_finish_raises() -> None:
-    """Style, point 2."""
     engine = new_engine()
     run([says("a"), ends()], engine)
     with pytest.raises(ValueError, match="finish"):

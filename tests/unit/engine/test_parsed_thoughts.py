@@ -55,8 +55,8 @@ def streams(field: str) -> Iterator[list[bytes]]:
         thoughts = [chunk({"index": 0, "delta": {field: part}, "finish_reason": None}) for part in parts]
         answer = [says("It is "), says("done.")]
         called = [calls(piece(0, "", "bash", "call_1")), calls(piece(0, CALL[:9])), calls(piece(0, CALL[9:]))]
-        behind = ([*answer, ends()], [*called, ends("tool_calls")], [*answer, *called, ends("tool_calls")])[number % 3]
-        events = [chunk(delta(role="assistant", content="")), *thoughts, *behind, USAGE]
+        after = ([*answer, ends()], [*called, ends("tool_calls")], [*answer, *called, ends("tool_calls")])[number % 3]
+        events = [chunk(delta(role="assistant", content="")), *thoughts, *after, USAGE]
         yield [*(event.raw for event in events), b"data: [DONE]\n\n"]
 
 

@@ -107,13 +107,13 @@ REASONED: list[tuple[str, str, str, list[Any]]] = [
 @pytest.mark.parametrize("row", REASONED, ids=range(len(REASONED)))
 def test_reasoning_ends_at_its_closing_marker(family: Family, row: tuple[str, str, str, list[Any]]) -> None:
     """Calls, quotations and code inside the reasoning do not end it."""
-    thought, (inside, behind, text, called) = family.markers[0], row
+    thought, (inside, after, text, called) = family.markers[0], row
     closer = thought.closers[0]
     if inside in IN_A_LINE_OF_CODE and not closer.startswith("</"):
         return
     inside = inside.replace("%s", closer)
     for begun in (False, True):
-        whole_text = f"{'' if begun else thought.opener}{inside}{closer}{behind}"
+        whole_text = f"{'' if begun else thought.opener}{inside}{closer}{after}"
         for cut in all_cuts(whole_text, FEW):
             found = said(cut, thoughts(family, begun=begun))
             assert found[:4] == (inside, text, called, "tool_calls" if called else "stop"), cut
@@ -155,8 +155,8 @@ def test_a_reply_that_never_closes_the_prompts_reasoning_is_the_answer(family: F
 
 @pytest.mark.slow
 @each_case("family", families())
-def test_with_an_unknown_beginning_text_before_a_closing_marker_stays_text(family: Family) -> None:
-    """No text is sent twice. A repair record notes the reasoning that was sent as text."""
+def test_text_before_an_unexpected_closing_marker_stays_text(family: Family) -> None:
+    """No text is sent twice. A repair record notes it."""
     thought = family.markers[0]
     if not thought.may_begin:
         return

@@ -100,8 +100,8 @@ def a_stream(rng: random.Random, *, size: int = 40, common: int = 3) -> list[byt
     """Return the events of a reply with a call, or with text that looks like one."""
     opening = rng.choice((OPENING, *OPENINGS))
     inside = [rng.choice((*PIECES, *PIECES[:10] * common)) for _ in range(rng.randrange(size))]
-    behind = [rng.choice(("", " Done", ".", "\n"))] if rng.random() < 0.3 else []
-    texts = [*opening, *inside, rng.choice(ENDS), *behind]
+    after = [rng.choice(("", " Done", ".", "\n"))] if rng.random() < 0.3 else []
+    texts = [*opening, *inside, rng.choice(ENDS), *after]
     made = [says(each).raw for each in texts] if rng.random() < 0.3 else events(texts)
     finish = ends(rng.choice(("stop", "stop", "tool_calls", "length"))).raw
     return [ROLE.raw, *made, finish, DONE]

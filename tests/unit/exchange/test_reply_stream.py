@@ -46,8 +46,8 @@ def options(**given: Any) -> ChatOptions:
 
 
 def reply(engine: Engine | None = None, crashes: Crashes | None = None, **limits: Any) -> StreamReply:
-    told = Crashes() if crashes is None else crashes
-    return StreamReply(engine or new_engine(), ChatWriter(options(parsed=True)), told.append, **limits)
+    reported = Crashes() if crashes is None else crashes
+    return StreamReply(engine or new_engine(), ChatWriter(options(parsed=True)), reported.append, **limits)
 
 
 def wire(chunks: list[Chunk], *, done: bool = True) -> bytes:

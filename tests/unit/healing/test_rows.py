@@ -56,5 +56,5 @@ def test_a_generated_id_differs_from_the_ids_of_results(given: str, plan: set[st
     answers = [result(text=text, tool_call_id=given) for text in ("mkp1", "mkp2")]
     once = heal({"tools": [tool()], "messages": [calls(call(id="")), *answers]}, plan).body
     assert heal(once, plan).body == once
-    told = json.dumps(once)
-    assert "mkp1" in told and "mkp2" in told
+    text = json.dumps(once)
+    assert "mkp1" in text and "mkp2" in text

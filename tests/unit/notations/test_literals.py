@@ -20,9 +20,9 @@ READ: dict[str, tuple[str, Any]] = {
     "JSON": ('{"a": [1, -2.5, true, false, null, "b"]}', {"a": [1, -2.5, True, False, None, "b"]}),
     "Python": ("{'a': [1, True, False, None, 'b']}", {"a": [1, True, False, None, "b"]}),
     "both at once": ("{'a': true, \"b\": None}", {"a": True, "b": None}),
-    "blanks around": (" \r\n\t[ 1 , 2 ]\n", [1, 2]),
-    "a comma behind the last member": ('{"a": 1,}', {"a": 1}),
-    "a comma behind the last item": ("[1, 2, ]", [1, 2]),
+    "whitespace around": (" \r\n\t[ 1 , 2 ]\n", [1, 2]),
+    "a comma after the last member": ('{"a": 1,}', {"a": 1}),
+    "a comma after the last item": ("[1, 2, ]", [1, 2]),
     "nothing in it": ("[{}, [], ()]", [{}, [], []]),
     "a word": (" true\n", True),
     "a word of Python": ("None", None),
@@ -54,7 +54,7 @@ def test_a_literal_is_parsed(name: str) -> None:
 
 REFUSED = {
     "nothing": "",
-    "blanks": " \n",
+    "whitespace": " \n",
     "a word": "ls",
     "a word of another language": "undefined",
     "no number": "1_000",
@@ -65,9 +65,9 @@ REFUSED = {
     "beyond a float": "1e999",
     "more digits than are read": "9" * 10_000,
     "two values": "1 2",
-    "something behind it": '{"a": 1} x',
+    "something after it": '{"a": 1} x',
     "an open string": '"a',
-    "an open string behind a backslash": '"a\\',
+    "an open string after a backslash": '"a\\',
     "an open object": '{"a": 1',
     "an open list": "[1, 2",
     "two commas": "[1,, 2]",
@@ -99,7 +99,7 @@ MARKED: dict[str, tuple[str, Any]] = {
     "a value": ('{a:<|"|>b<|"|>}', {"a": "b"}),
     "a key": ('{<|"|>a<|"|>:1}', {"a": 1}),
     "keys without any": ("{a:1, b-c : [true]}", {"a": 1, "b-c": [True]}),
-    "escapes are none": (r'{a:<|"|>\n"\<|"|>}', {"a": r'\n"\ '.strip()}),
+    "escapes are literal": (r'{a:<|"|>\n"\<|"|>}', {"a": r'\n"\ '.strip()}),
     "brackets inside": ("{a:<escape>}],{<escape>,b:[<escape><escape>]}", {"a": "}],{", "b": [""]}),
     "the other mark inside": ('{a:<escape><|"|><escape>}', {"a": '<|"|>'}),
 }
@@ -280,7 +280,7 @@ def test_all_digits_of_a_huge_number_are_kept(kind: str) -> None:
 
 
 def test_a_type_in_the_notation_takes_precedence_over_the_schema() -> None:
-    """A value marked as a string is a string. Any other is a literal, or stays text."""
+    """A value that the notation marks as a string stays a string."""
     integer, text = compiled({"type": "integer"}), compiled({"type": "string"})
     assert (typed(integer, "1", "string"), typed(text, "1", "number"), typed(text, "x", "number")) == ("1", 1, "x")
     assert (typed(text, "{'x': None}", "object"), typed(text, "null", "null")) == ({"x": None}, None)

@@ -30,10 +30,10 @@ ODD = {
     "no argument at all before a comma": "TOOL_CALLS(,",
     "a fence in what is quoted": '"<tool_call>```<```\n<function=now></tool_call>',
     "a name in what is quoted": '"<｜DSMLm>h(</s>',
-    "a name behind a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
+    "a name after a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
     "JSON that was asked for": "{x<|end|>",
     "JSON that was asked for, on lines": "a\n{x\n<|im_end|>",
-    "a wrapper behind a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
+    "a wrapper after a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
     "half a character": f"{WEAK}\n\ud83d",
 }
 

@@ -38,7 +38,7 @@ def test_it_agrees_with_an_independent_validator(given_: tuple[Kind, Any]) -> No
 
 
 @rows(__file__, "schema,right,not_right")
-def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Json]) -> None:
+def test_each_keyword_is_checked(schema: JsonObject, right: list[Json], not_right: list[Json]) -> None:
     for value in right:
         assert wrong(value, schema) == 0
         assert validator(schema).is_valid(value) or "%20" in json.dumps(schema)
@@ -47,7 +47,7 @@ def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Jso
         assert not validator(schema).is_valid(value)
 
 
-def test_tuples_in_the_notation_before_2020() -> None:
+def test_tuples_in_draft_7_notation_are_checked() -> None:
     schema: JsonObject = {"items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False}
     values: tuple[Json, ...] = ([], ["a"], ["a", 1], [1], ["a", "b"], ["a", 1, 1])
     for value in values:

@@ -62,7 +62,7 @@ SCHEMA = compile_schema({"type": "object", "properties": {"a": {"type": "string"
 HOSTILE = {
     "tokens": '{"a": 1}' + "<|a|>" * 2000 + "!",
     "tags": '{"a": 1}' + " <a>" * 50_000 + "!",
-    "blanks": '{"a": 1}' + " " * 500_000 + "!",
+    "whitespace": '{"a": 1}' + " " * 500_000 + "!",
     "repetitions": "{}" * 300_000,
     "nearly repetitions": '{"a": 1}' * 100_000 + '{"b"',
     "openers": '{"a":' * 100_000,
@@ -74,7 +74,7 @@ HOSTILE = {
     "marks and commas": '{"a": "' + '", ' * 100_000 + '"}',
     "marks and brackets": '{"a": "' + '"}]' * 100_000,
     "marks and keys": '{"a": "' + '", "b": "' * 50_000 + '"}',
-    "marks and blanks": '{"a": "' + ('"' + " " * 1000) * 1000 + '"}',
+    "marks and whitespace": '{"a": "' + ('"' + " " * 1000) * 1000 + '"}',
     "three marks": '{"a": """' + '""' * 100_000 + '"}',
     "encoded again and again": json.dumps(json.dumps(json.dumps(json.dumps('{"a": 1}')))),
     "2 MB": '{"a": "' + "x\n" * 1_000_000 + '"}</tool_call>',

@@ -62,7 +62,7 @@ UNCHANGED: dict[str, bytes] = {
     "a call": answer(message(0, "tool_calls", content=None, tool_calls=[TOOL_CALL])),
     "a call and text": answer(message(0, "tool_calls", content="I will.", tool_calls=[TOOL_CALL])),
     "two calls": answer(message(0, "tool_calls", content="", tool_calls=[TOOL_CALL, {**TOOL_CALL, "id": "b"}])),
-    "a call with blanks around its arguments": answer(
+    "a call with whitespace around its arguments": answer(
         message(0, "tool_calls", tool_calls=[{**TOOL_CALL, "function": {"name": "bash", "arguments": f" {LS}\n"}}])
     ),
     "a call cut off": answer(

@@ -90,7 +90,7 @@ ERRORS: list[tuple[Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("error", "fields"), ERRORS)
-def test_an_error_has_the_shape_that_sdks_raise(error: Any, fields: dict[str, Any]) -> None:
+def test_an_error_has_the_fields_that_sdks_expect(error: Any, fields: dict[str, Any]) -> None:
     """F65."""
     assert json.loads(error_body(error)) == {"error": fields}
     assert bodies(writer().error(error)) == [{"error": fields}]
@@ -203,7 +203,7 @@ def deltas_of(data: bytes, step: int) -> list[Any]:
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 @pytest.mark.parametrize("first", ["<tool", "{", "<", "Well <tool"])
 @pytest.mark.parametrize("role", ["assistant", "model"])
-def test_only_the_first_chunk_sent_has_the_role_of_the_first_received(step: int, first: str, role: str) -> None:
+def test_only_the_first_sent_chunk_has_the_servers_role(step: int, first: str, role: str) -> None:
     """C5: also if reasoning overtakes held text."""
     received = [chunk(delta(role=role, content=first)), chunk(THOUGHT), chunk(THOUGHT), chunk(PROSE), ends()]
     sent = deltas_of(b"".join(each.raw for each in received) + b"data: [DONE]\n\n", step)

@@ -16,11 +16,11 @@ NAMED = f"```diff\n{PATCH}\n```"
 CASES: dict[str, tuple[str, str]] = {
     "a patch": (json.dumps({"input": PATCH}), PATCH),
     "not escaped": (json.dumps({"input": PATCH}, ensure_ascii=False), PATCH),
-    "with blanks": (f' {{ "input" : {json.dumps(PATCH)} }} ', PATCH),
+    "with whitespace": (f' {{ "input" : {json.dumps(PATCH)} }} ', PATCH),
     "any text": ('{"input": "a\\/b\\b\\f\\r"}', "a/b\b\f\r"),
-    "begins with blanks": ('{"input": "\\n  a"}', "\n  a"),
+    "begins with whitespace": ('{"input": "\\n  a"}', "\n  a"),
     "nothing": ('{"input": ""}', ""),
-    "blanks": ('{"input": " "}', " "),
+    "whitespace": ('{"input": " "}', " "),
     "no arguments": ("{}", ""),
     "another key": (json.dumps({"patch": PATCH}), PATCH),
     "wrapped twice": (json.dumps({"input": json.dumps({"patch": PATCH})}), PATCH),
@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, str]] = {
     "a fence of code": (json.dumps({"input": "```js\na()\n```"}), "```js\na()\n```"),
     "an object that is the text": (json.dumps({"input": '{"patch": "a"}'}), '{"patch": "a"}'),
     "several keys": ('{"a": "b", "c": "d"}', '{"a": "b", "c": "d"}'),
-    "a number beside it": ('{"input": "a", "timeout": 1e999}', "a"),
+    "a number next to it": ('{"input": "a", "timeout": 1e999}', "a"),
     "a number": ('{"input": 7}', '{"input": 7}'),
 }
 

@@ -34,7 +34,7 @@ def test_a_joined_name_is_short_plain_and_unique(namespace: str, name: str) -> N
     assert found == joined_name(namespace, name) != joined_name(namespace, f"{name}x")
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
 def test_a_function_that_has_a_joined_name_keeps_it(first: bool) -> None:
     plain = {**TOOL, "name": "agents__close"}
     tools = [plain, SPACE] if first else [SPACE, plain]
