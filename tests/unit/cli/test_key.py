@@ -45,7 +45,7 @@ def test_the_rest_of_the_file_is_unchanged(before: str, tmp_path: Path, monkeypa
 
 
 @rows(__file__, "name,before,status,message")
-def test_an_impossible_addition_is_one_error_line_and_changes_nothing(  # noqa: PLR0917
+def test_a_failed_addition_is_one_error_line_and_changes_nothing(  # noqa: PLR0917
     name: str, before: str, status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "keys.yaml"

@@ -58,7 +58,7 @@ def test_a_new_file_is_complete_and_an_existing_one_keeps_the_users_lines(made: 
 
 
 @pytest.mark.parametrize(("old", "new"), [(True, 1), (1, 1.0), ("1", 1), (None, False), ({}, [])])
-def test_a_value_is_replaced_by_an_equal_one_of_another_type(old: Any, new: Any) -> None:
+def test_a_value_of_another_type_is_replaced(old: Any, new: Any) -> None:
     after = merged(json.dumps({"a": old}), file(Format.JSON, {"a": new}))
     assert repr(json.loads(after)["a"]) == repr(new)
 

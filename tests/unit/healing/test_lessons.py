@@ -22,7 +22,7 @@ def body(messages: list[Message], offered: Message | None = None) -> Message:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["words"])
 def test_a_refusal_teaches_the_healings_that_its_message_names(row: dict[str, Any]) -> None:
-    """A healing is learnt once, and not if it is off. A limit of pictures keeps them for models that read pictures."""
+    """A healing is learnt once, and not if it is off. A message about one picture removes no others."""
     words, learnt, messages = row["words"], tuple(row["teaches"]), SHAPES[row["shape"]]
     asked = heal_request(body(messages), HealPlan()).body
     assert lesson(words, asked, HealPlan()) == learnt
