@@ -1,4 +1,4 @@
-"""C10: unreadable text is never lost. A call in any notation, cut anywhere, is the same call or its text."""
+"""C10: unreadable text is never lost. A truncated call in any notation is the complete call or stays text."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ HEADERS = ("<|start|>", "<|channel|>")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
-def test_a_cut_call_is_the_same_call_or_its_text(name: str) -> None:
-    """Only a lone opener is dropped."""
+def test_a_truncated_call_is_the_whole_call_or_its_text(name: str) -> None:
+    """Only a lone opening marker is dropped."""
     text = ROWS[name]
     assert repaired(read(text, TOOLS).calls, TOOLS) == [CALL]
     for end in range(1, len(text) + 1):

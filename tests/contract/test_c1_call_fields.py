@@ -51,7 +51,7 @@ def bytes_that_came(entries: list[dict[str, Any]]) -> bytes:
 
 
 def relayed(entries: list[dict[str, Any]], *, flush: bool = False, **task: Any) -> bytes:
-    """Return the output for a stream of these `choices` entries; `flush`: nothing may be held for long."""
+    """Return the output for a stream of these `choices` entries. With `flush`, nothing is held for long."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, **task))
     stream = StreamReply(engine, DIALECT.writer(), crashed)
     sent = b""
@@ -226,7 +226,7 @@ WHOLE: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_in_a_whole_answer_they_are_kept(name: str) -> None:
+def test_fields_of_a_whole_answer_are_kept(name: str) -> None:
     answer, wanted = WHOLE[name]
     body = json.dumps(answer).encode()
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
@@ -240,7 +240,7 @@ def test_in_a_whole_answer_they_are_kept(name: str) -> None:
 
 @pytest.mark.parametrize("parsed", [False, True])
 @pytest.mark.parametrize("name", ["clean", "repaired", "renamed", "in the function"])
-def test_in_a_stream_from_a_whole_answer_they_are_kept(name: str, parsed: bool) -> None:
+def test_fields_in_a_stream_created_from_a_whole_answer_are_kept(name: str, parsed: bool) -> None:
     answer, wanted = WHOLE[name]
     engine = Engine(Task(tools=offered(*OFFERED) if parsed else None, seed=SEED))
     pieces = pieces_in(answer_as_stream(answer, engine, DIALECT.writer()))
@@ -248,7 +248,7 @@ def test_in_a_stream_from_a_whole_answer_they_are_kept(name: str, parsed: bool) 
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_messages_drops_them(name: str) -> None:
+def test_the_messages_dialect_drops_fields(name: str) -> None:
     """The Messages API has no field for them. Nothing else changes."""
 
     def sent(entries: list[dict[str, Any]]) -> bytes:
@@ -290,7 +290,7 @@ def script(rng: random.Random, marks: list[int]) -> list[dict[str, Any]]:
 
 
 @each_case("seed", range(200))
-def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
+def test_no_field_of_a_random_stream_is_lost_or_repeated(seed: int) -> None:
     rng = random.Random(seed)
     marks: list[int] = []
     entries = script(rng, marks)

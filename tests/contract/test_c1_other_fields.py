@@ -111,17 +111,17 @@ SPLIT = {
     "both and an opener": [delta(content="a", reasoning="b", tool_calls=[OPENER]), delta(tool_calls=[piece(0, LS)])],
     "text and a whole call": [delta(content="a", tool_calls=[WHOLE])],
     "a whole call and its echo": [delta(content=LS, tool_calls=[WHOLE])],
-    "an echo behind": [delta(tool_calls=[WHOLE]), delta(content=LS[:4]), delta(content=LS[4:])],
+    "an echo after": [delta(tool_calls=[WHOLE]), delta(content=LS[:4]), delta(content=LS[4:])],
     "text, a call and the finish": [delta(0, "tool_calls", content="a", tool_calls=[WHOLE])],
     "text before a call in it": [delta(content=f"Look: {CALL}")],
-    "text behind a call in it": [delta(content=f"{CALL} So."), delta(content="Bye.")],
+    "text after a call in it": [delta(content=f"{CALL} So."), delta(content="Bye.")],
     "a call in pieces": [delta(content=part) for part in (CALL[:3], CALL[3:30], CALL[30:])],
     "a call and the finish": [delta(0, "stop", content=CALL)],
     "text of which only a part is decided": [delta(content="a <tool_"), delta(content="box> b")],
     "a finish that is not true": [delta(tool_calls=[WHOLE]), delta(0, "stop", content="a")],
     "two finishes": [delta(0, "stop", content="a"), delta(0, "stop", content="b")],
-    "something behind the finish": [delta(0, "stop", content="a"), delta(content="b")],
-    "nothing behind the finish": [delta(0, "stop", content="a"), delta()],
+    "something after the finish": [delta(0, "stop", content="a"), delta(content="b")],
+    "nothing after the finish": [delta(0, "stop", content="a"), delta()],
     "a sign of life": [delta(content="a"), delta(), delta(0, "stop")],
     "reasoning while text waits": [delta(content="<tool_"), delta(reasoning="so"), delta(content="box>")],
 }
@@ -153,8 +153,8 @@ def test_an_empty_chunk_with_a_field_is_sent(field: str) -> None:
     assert [*marks_in(reply([alive, {"id": "c", "choices": [delta(0, "stop", content="a")]}]))] == [FIRST_MARK]
 
 
-def test_they_are_sent_with_the_first_rewritten_chunk() -> None:
-    """So a client receives the tokens of a text together with it."""
+def test_fields_are_sent_with_the_first_rewritten_chunk() -> None:
+    """A client thus receives the tokens of a text together with it."""
     marks = Marks()
     first = marks.body(marks.entry(delta(content="a", tool_calls=[OPENER])))
     sent = reply([first, Marks().body(delta(tool_calls=[piece(0, LS)]))])
@@ -182,7 +182,7 @@ def script(rng: random.Random) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
+def test_no_field_of_a_random_stream_is_lost_or_repeated(seed: int) -> None:
     rng = random.Random(seed)
     count = rng.choice([1, 1, 2, 3])
     marks = Marks()
@@ -211,7 +211,7 @@ def test_in_random_streams_no_field_is_lost_or_repeated(seed: int) -> None:
 
 @pytest.mark.parametrize("content", ["a", CALL, f"Look: {CALL}"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_stream_from_a_whole_answer_has_its_other_fields(content: str, count: int) -> None:
+def test_a_stream_created_from_a_whole_answer_has_its_other_fields(content: str, count: int) -> None:
     marks = Marks()
     entries = [marks.entry(delta(n, "stop", content=content)) for n in range(count)]
     answer = marks.body(*({**entry, "message": entry.pop("delta")} for entry in entries))

@@ -54,12 +54,12 @@ def test_the_corpus_is_large_and_has_no_duplicates() -> None:
 
 
 @pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions", "enum", "const"])
-def test_the_corpus_has_each_keyword(keyword: str) -> None:
+def test_the_corpus_has_every_keyword(keyword: str) -> None:
     assert sum(f'"{keyword}"' in json.dumps(row.schema) for row in ROWS) >= 3
 
 
 @each_case("row", ROWS, ids=[f"{number}" for number in range(len(ROWS))])
-def test_each_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
+def test_every_call_of_the_corpus_is_valid_and_needs_no_repair(row: Row) -> None:
     assert "nullable" in json.dumps(row.schema) or validator(row.schema).is_valid(json.loads(row.arguments))
     for name in ("tool", "todowrite", "bash", "edit", "read", "grep"):
         for stopped in (True, False):
@@ -107,7 +107,7 @@ def check(schema: dict[str, Any], cut: list[str], way: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-def test_each_call_of_the_corpus_is_unchanged(way: str) -> None:
+def test_every_call_of_the_corpus_is_unchanged(way: str) -> None:
     rng = random.Random(4)
     for row in ROWS:
         for cut in ([row.arguments], [*row.arguments], *(random_cut(row.arguments, rng) for _ in range(4))):
@@ -119,7 +119,7 @@ def test_each_call_of_the_corpus_is_unchanged(way: str) -> None:
 @given(TOOLS, st.data(), st.randoms(use_true_random=False))
 def test_any_valid_call_is_unchanged(kind: Kind, data: st.DataObject, rng: random.Random) -> None:
     value = data.draw(kind.values)
-    assume(validator(kind.schema).is_valid(value))  # of `oneOf`, exactly one must hold
+    assume(validator(kind.schema).is_valid(value))  # exactly one alternative of `oneOf` must match
     text = data.draw(texts_of(value))
     assert json.loads(text) == value
     for stopped in (True, False):

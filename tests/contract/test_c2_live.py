@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 QUICK = settings(max_examples=40, derandomize=True)
 # Text without the start of a marker.
 PROSE = st.text("abcdefghijklmnopqrsxyzBDEGIJMNUWéßжд日本🙂0123456789 .,;:!?…'\n-", min_size=1, max_size=12)
-# Characters that may be held once a text cannot be a call (64, or an eighth), and a marker.
+# The number of characters that may be held after a text cannot be a call (64, or an eighth), plus a marker.
 MAX_MARKER = 128
 # Held text is released within this many characters after it cannot become a call.
 SOON = 64
@@ -137,7 +137,7 @@ def test_text_and_reasoning_are_never_delayed(dialect: str, parts: list[str], th
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_prose_before_a_call_is_sent_immediately(form: str) -> None:
-    """At the end the client receives no other text."""
+    """The client receives no other text at the end."""
     lead, call = rendered(form, "bash", {"command": "ls"})
     client = Client()
     for number, each in enumerate(lead, 1):
@@ -177,7 +177,7 @@ def test_held_text_is_bounded_in_size(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", RENDERERS)
-def test_at_the_deadline_all_held_text_is_released(form: str) -> None:
+def test_all_held_text_is_released_at_the_deadline(form: str) -> None:
     """The reply reports that it holds text, and at the deadline it releases all of it unchanged."""
     lead, call = rendered(form, "bash", {"command": "ls -l"})
     rng = random.Random(len(form) + len(call))

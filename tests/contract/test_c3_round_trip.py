@@ -25,7 +25,7 @@ pytestmark = pytest.mark.once
 Schema = dict[str, Any]
 Kind = tuple[Schema, st.SearchStrategy[Any]]
 
-# Tools and parameters. None occurs in a marker below; some keys are those of calls themselves.
+# Tools and parameters. No name occurs in a marker below, and some keys are those of calls themselves.
 NAMES = ("lookup", "run_job", "fetchPage", "db_query2", "Translate", "list_open_tickets", "x", "moveTo")
 KEYS = ("path", "size", "deep", "from", "name", "type", "arguments", "input", "filePath", "max_items", "k1", "note")
 LEADS = (
@@ -37,7 +37,7 @@ LEADS = (
 )
 
 _M3 = "]<]minimax[>["
-# Markers that begin, end or divide calls in some format, as a string may contain them.
+# Markers that begin, end or divide calls in some format. Strings may contain them.
 MARKERS = tuple(DATA["MARKERS"])
 
 
@@ -60,7 +60,7 @@ MIXED = st.lists(
 ).map("".join)
 QUOTED = st.builds(quoted_call, st.sampled_from(sorted(RENDERERS)), st.sampled_from(NAMES))
 TEXTS = PLAIN | MIXED | MIXED | st.tuples(MIXED, QUOTED, MIXED).map("".join)
-# Where other types are allowed too, raw text must not be a literal of one of them.
+# If other types are allowed, too, raw text must not be a literal of one of them.
 NO_LITERALS = TEXTS.map(lambda text: f"s{text}")
 INTEGERS = st.integers(-(2**53), 2**53)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | INTEGERS
@@ -155,8 +155,8 @@ QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too
 @settings(max_examples=10, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), lead=st.sampled_from(LEADS), rng=st.randoms(use_true_random=False))
 def test_calls_are_read_as_intended(form: str, request_: Request, lead: str, rng: random.Random) -> None:
-    """F1 to F15, F21, F26: names, values and order, at any cut, and no prose but the preceding text. A raw value that
-    shows markup may be refused, but is never another value (C9); a name alone without a wrapper is not a call.
+    """F1 to F15, F21, F26: names, values and order are equal at any cut, and no other prose than the preceding text is
+    sent. A raw value with markup may be refused, but never changes (C9). A name alone without a wrapper is not a call.
     """
     text, expected = written(form, request_)
     assume(form not in NAMES_ALONE or request_.calls[0][1])
@@ -193,7 +193,7 @@ def damaged(text: str, rng: random.Random) -> str:
     rng=st.randoms(use_true_random=False),
 )
 def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopped: bool, rng: random.Random) -> None:
-    """C3, C7: no exception, each byte once and in order, equal at any cut; a call is of an offered tool, an object."""
+    """C3, C7: no exception, and each byte once and in order at any cut. A call is an object for an offered tool."""
     text = damaged(lead + RENDERERS[form].render(request_.calls), rng)
     found = scan(random_cut(text, rng), new_scanner(request_.tools), stopped=stopped)
     assert scan(random_cut(text, rng), new_scanner(request_.tools), stopped=stopped) == found
@@ -204,7 +204,7 @@ def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopp
 
 
 def test_only_ambiguous_values_are_excluded() -> None:
-    """The round trip leaves out no other values."""
+    """The round trip covers all other values."""
     cannot = RENDERERS["qwen3_coder"].cannot
     assert cannot("a</parameter>\n</function>") and cannot("a</parameter>") and cannot("a\r")
     assert not cannot("a</parameter> b </function>\n\nc </tool_call>")

@@ -26,7 +26,7 @@ from tests.support.renderers import RENDERERS, Call
 
 pytestmark = pytest.mark.slow
 
-# Each call ends in a text that occurs nowhere else, so its absence shows that the call was cut.
+# Each call ends in a unique text, whose absence shows that the call was cut.
 CALLS: list[Call] = [
     ("bash", {"timeout": 10, "command": "echo first-end"}),
     ("write_file", {"path": "a.txt", "content": "two\nlines, second-end"}),
@@ -108,7 +108,7 @@ def finish_of(reason: str, found: list[Call]) -> str:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_natural_reasons_are_corrected_and_others_are_kept(form: str) -> None:
-    """In a stream, in a whole response, and in a stream that the proxy creates from one."""
+    """This holds in a stream, in a whole response, and in a stream that the proxy creates from a whole response."""
     lead, written, meant = reply(form)
     rng = random.Random(len(written))
     for reason in (*rng.sample(NATURAL, 2), *rng.sample(OTHERS, 2)):
@@ -134,7 +134,7 @@ def test_reasons_are_corrected_for_structured_calls(row: ValidCall) -> None:
 @pytest.mark.slow
 @each_case("row", NO_CALLS[::6], ids=lambda row: row.id)
 def test_without_calls_the_finish_is_not_tool_calls(row: NoCall) -> None:
-    """Even if the server's finish reason says so."""
+    """This holds even if the server's finish reason is `tool_calls`."""
     rng = random.Random(row.id)
     for reason in (rng.choice(NATURAL if row.finish == "stop" else OTHERS), rng.choice(OTHERS)):
         seen = view(run([*said(row.text, rng), ends(reason)], new_engine(TOOLS, sources=row.results)))
@@ -143,7 +143,7 @@ def test_without_calls_the_finish_is_not_tool_calls(row: NoCall) -> None:
 
 @pytest.mark.parametrize("form", RENDERERS)
 def test_an_unfinished_reply_ends_in_an_error(form: str) -> None:
-    """Wherever it is cut, it has no finish reason. With `[DONE]` it is complete."""
+    """It has no finish reason wherever it is cut. With `[DONE]` it is complete."""
     lead, written, meant = reply(form)
     text, rng = lead + written, random.Random(len(written))
     for end in [*places(len(text), rng, 2), len(text)]:

@@ -107,7 +107,7 @@ ENDS = st.sampled_from((b"\n", b"\r", b"\r\n", b"\n\n", b"\r\r", b"\r\n\r\n", b"
 
 @QUICK
 @given(st.lists(st.tuples(LINES | st.binary(max_size=20), ENDS), max_size=30), st.data())
-def test_the_sse_decoder(parts: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
+def test_the_sse_decoder_keeps_every_event(parts: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
     stream = b"".join(line + end for line, end in parts)
     with over_soon(MOST):
         decoder = sse.Decoder()
@@ -121,7 +121,7 @@ def test_the_sse_decoder(parts: list[tuple[bytes, bytes]], data: st.DataObject) 
 
 @QUICK
 @given(st.binary(max_size=300), st.data())
-def test_the_sse_decoder_at_its_limit(stream: bytes, data: st.DataObject) -> None:
+def test_the_sse_decoder_enforces_its_limit(stream: bytes, data: st.DataObject) -> None:
     decoder = sse.Decoder(16)
     try:
         for part in cut(data, len(stream)):
@@ -173,7 +173,9 @@ TOKENS = st.sampled_from(
 
 @QUICK
 @given(st.lists(TOKENS | WORDS, max_size=25), st.booleans(), st.booleans(), st.booleans(), st.data())
-def test_the_scanner(parts: list[str], stopped: bool, json_reply: bool, raw_text: bool, data: st.DataObject) -> None:
+def test_any_text_is_scanned(
+    parts: list[str], stopped: bool, json_reply: bool, raw_text: bool, data: st.DataObject
+) -> None:
     said = "".join(parts)
     with over_soon(MOST):
         scan(
@@ -185,7 +187,7 @@ def test_the_scanner(parts: list[str], stopped: bool, json_reply: bool, raw_text
 
 @QUICK
 @given(st.lists(TOKENS | WORDS, max_size=15), st.integers(1, 60))
-def test_the_scanner_at_its_limits(parts: list[str], most: int) -> None:
+def test_the_scanner_loses_no_text_at_its_limits(parts: list[str], most: int) -> None:
     scanner = new_scanner(max_held=most, max_calls=1)
     pieces = [
         piece for part in parts for piece in (*scanner.feed(part), *(scanner.release() if len(part) % 3 == 0 else ()))
@@ -196,7 +198,7 @@ def test_the_scanner_at_its_limits(parts: list[str], most: int) -> None:
 
 @QUICK
 @given(mutated(CHAT))
-def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
+def test_a_random_chat_request_is_read(body: dict[str, Any]) -> None:
     raw = dump_request(body)
     with over_soon(MOST):
         wanted = read_chat(raw, parse_body(raw))
@@ -208,7 +210,7 @@ def test_a_chat_request_of_any_values(body: dict[str, Any]) -> None:
 
 @QUICK
 @given(mutated(CHAT).flatmap(lambda body: spliced(json.dumps(body).encode())) | st.binary(max_size=200))
-def test_a_chat_request_of_any_bytes(raw: bytes) -> None:
+def test_a_chat_request_of_random_bytes_is_read_or_refused(raw: bytes) -> None:
     with over_soon(MOST):
         try:
             read_chat(raw, parse_body(raw))
@@ -228,7 +230,7 @@ OPTIONS = st.builds(
 
 @QUICK
 @given(mutated(MESSAGES), OPTIONS)
-def test_a_messages_request_of_any_values(body: dict[str, Any], options: ModelOptions) -> None:
+def test_a_random_messages_request_is_translated_or_refused(body: dict[str, Any], options: ModelOptions) -> None:
     for how in (translate, translate_count):
         with over_soon(MOST):
             try:
@@ -247,7 +249,7 @@ SECTIONS = [b"\n" + part for part in BUILT_IN.split(b"\n\n") if part.strip()]
 
 @settings(QUICK, max_examples=80)
 @given(st.lists(st.sampled_from(SECTIONS), max_size=3).map(b"\n".join).flatmap(spliced) | st.binary(max_size=100))
-def test_rules(raw: bytes) -> None:
+def test_random_rules_are_read_or_refused(raw: bytes) -> None:
     with over_soon(MOST):
         try:
             rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"))
@@ -267,7 +269,7 @@ KEYS_FILE = "".join(
 
 @QUICK
 @given(spliced(KEYS_FILE) | st.binary(max_size=100))
-def test_client_keys(raw: bytes) -> None:
+def test_random_client_keys_are_read_or_refused(raw: bytes) -> None:
     with over_soon(MOST):
         try:
             for key in parse_clients(raw, "keys.yaml"):
@@ -280,7 +282,7 @@ def test_client_keys(raw: bytes) -> None:
 
 @QUICK
 @given(st.binary(max_size=100) | spliced(SECRET.encode()) | spliced(b"sha256:" + b"0" * 64))
-def test_keys_that_are_files(raw: bytes) -> None:
+def test_random_key_files_are_read_or_refused(raw: bytes) -> None:
     for parse in (parse_secret, parse_admin):
         try:
             parse(raw, "key")
@@ -290,7 +292,7 @@ def test_keys_that_are_files(raw: bytes) -> None:
 
 @QUICK
 @given(st.binary(max_size=100) | mutated(CHAT).flatmap(lambda body: spliced(json.dumps(body).encode())))
-def test_the_model_of_a_body(raw: bytes) -> None:
+def test_the_model_of_a_random_body_is_a_string(raw: bytes) -> None:
     with over_soon(MOST):
         try:
             name = named_model(raw)

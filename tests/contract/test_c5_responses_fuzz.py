@@ -31,7 +31,7 @@ def test_the_unchanged_request_is_accepted() -> None:
 @pytest.mark.slow
 @QUICK
 @given(mutated(RESPONSES), OPTIONS)
-def test_a_responses_request_of_any_values(body: dict[str, Any], options: ModelOptions) -> None:
+def test_a_random_responses_request_is_translated_or_refused(body: dict[str, Any], options: ModelOptions) -> None:
     with over_soon(MOST):
         try:
             translation = translate(parse_body(dump_request(body)), options)

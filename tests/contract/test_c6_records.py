@@ -40,7 +40,7 @@ from tests.unit.exchange.test_reply_stream import Crashes, Raises
 # Every id has an entry in one of the tables.
 KNOWN = {*(record[0] for record in REPAIRS["records"]), *(form.id for form in FORMS), *(fix.id for fix in FIXES)}
 OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
-# Maximum length of texts that are streamed letter by letter.
+# Maximum length of texts that are streamed by character.
 SHORT = 80
 SIZE = 100
 
@@ -102,14 +102,14 @@ def recorded(name: str) -> tuple[bytes, Engine]:
 
 
 @each_case("row", [row for row in ROWS[::3] if len(row.text) <= SHORT], ids=name_of, size=SIZE)
-def test_text_letter_by_letter_is_unchanged_or_has_a_record(row: Row) -> None:
+def test_text_streamed_by_character_is_unchanged_or_has_a_record(row: Row) -> None:
     """No chunk mixes prose with held text, so a stream changes exactly if something was repaired."""
     engine, data = row.engine(), row.body(row.text)
     assert (sent(data, reply(engine)) == data) is (ids(engine) == [])
 
 
 @each_case("row", ROWS[::3], ids=name_of, size=SIZE)
-def test_at_any_cut_a_reply_is_unchanged_or_has_a_record(row: Row) -> None:
+def test_a_reply_is_unchanged_or_has_a_record_at_any_cut(row: Row) -> None:
     """A partly held chunk may be rebuilt, but its content is the same (C1, C2)."""
     rng = random.Random(row.id)
     engine, data = row.engine(), row.body(random_cut(row.text, rng))
@@ -160,9 +160,9 @@ def test_a_recording_is_unchanged_or_has_a_record(name: str) -> None:
 
 
 def check_crash(data: bytes, new: Callable[[], Engine], rng: random.Random) -> bool:
-    """Let the engine raise at a random event. An unchanged reply must continue verbatim, any other end in an error.
+    """Make the engine raise at a random event. An unchanged reply must continue verbatim, any other end in an error.
 
-    Return whether it continued.
+    Return whether the reply continued.
     """
     blocks = [block + b"\n\n" for block in data.split(b"\n\n") if block]
     at = rng.randrange(len(blocks) + 1)
@@ -193,8 +193,8 @@ def test_a_crash_continues_or_is_an_error(row: Row) -> None:
 
 @pytest.mark.slow
 @each_case("row", PROSE[::3], ids=name_of, size=SIZE)
-def test_a_crash_in_a_text_letter_by_letter_loses_nothing(row: Row) -> None:
-    """The reply is unchanged so far."""
+def test_a_crash_in_a_text_streamed_by_character_loses_nothing(row: Row) -> None:
+    """The reply was not changed before the crash."""
     assert check_crash(row.body(row.text[:SHORT]), row.engine, random.Random(row.id))
 
 
@@ -206,7 +206,7 @@ def test_a_crash_in_a_recording_continues_or_is_an_error(name: str) -> None:
 
 
 @pytest.mark.parametrize("each", TRANSLATING, ids=lambda each: each.name)
-def test_if_it_raises_a_translated_reply_ends_in_an_error(each: Any) -> None:
+def test_a_translated_reply_ends_in_an_error_after_a_crash(each: Any) -> None:
     """The client could not read the upstream's bytes."""
     for row in PROSE[::40]:
         for step in ("feed", "finish"):

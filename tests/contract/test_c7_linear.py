@@ -67,7 +67,7 @@ class Frame:
 
 
 def assert_linear(frame: Frame, *parts: str, cuts: tuple[int, ...] = CUTS) -> None:
-    """Assert that TIMES as much text takes at most SLACK * TIMES as long, however it is cut."""
+    """Assert that TIMES as much text takes at most SLACK * TIMES as long at every cut."""
     few, many = (frame.around(parts, size) for size in (SIZE, SIZE * TIMES))
     for cut in cuts:
         most = SLACK * TIMES * max(SOON, seconds(few, cut))
@@ -82,14 +82,14 @@ READ = call_json("read", path="a")
 NOPE = call_json("nope", a=1)
 OPENERS = [*(f"<{word}>" for word in WRAPPER_WORDS), *TOKENS]
 CLOSERS = [closer for closers in TOKENS.values() for closer in closers]
-# Fragments that may begin many readings, or none.
+# Fragments that may begin many readings or no reading.
 FRAGMENTS = DATA["FRAGMENTS"]
 FRAMES = {
     "text": Frame("", "\nand so on."),
     "reply": Frame("", ""),
-    "behind text": Frame("See:\n", "\nand so on."),
+    "after text": Frame("See:\n", "\nand so on."),
     "thought": Frame("<think>", "\nand so on."),
-    "thought behind text": Frame("So: <think>", "</think>."),
+    "thought after text": Frame("So: <think>", "</think>."),
     "code": Frame("```\n", "\n```\nand so on."),
     "string": Frame('<tool_call>{"name": "read", "arguments": {"path": "', '"}}</tool_call>'),
     "residue": Frame('<tool_call>{"name": "read", "arguments": {"path": "</parameter>', '"}}</tool_call>'),
@@ -111,8 +111,8 @@ FRAMES = {
     "tool_calls": Frame('{"tool_calls": [', "]}"),
     "tool_calls in a fence": Frame('```json\n{"tool_calls": [', "]}"),
     "array of calls": Frame("[TOOL_CALLS][", "]"),
-    "array behind one not offered": Frame(f"<tool_call>[{NOPE}, ", "]</tool_call>"),
-    "array behind one and one not offered": Frame(f"<tool_call>[{NOW}, {NOPE}, ", "]</tool_call>"),
+    "array after one not offered": Frame(f"<tool_call>[{NOPE}, ", "]</tool_call>"),
+    "array after one and one not offered": Frame(f"<tool_call>[{NOW}, {NOPE}, ", "]</tool_call>"),
     "value not offered": Frame('<tool_call>[{"name": "nope", "arguments": {"a": "', '"}}]</tool_call>'),
     "list of Python's": Frame("<|tool_call_start|>[nope(a='", "')]<|tool_call_end|>"),
     "gemma": Frame('<|tool_call>call:read{path:<|"|>', '<|"|>}<tool_call|>'),
@@ -129,33 +129,33 @@ FRAMES = {
     "preformatted": Frame("<pre>", "</pre>\nand so on."),
     "indented": Frame("So:\n\n    ", "\nand so on."),
 }
-# Fragments that are cheap alone, in frames where they may be read repeatedly.
+# Fragments that are read quickly alone, and frames in which they may be read repeatedly.
 PLACED = tuple(map(tuple, DATA["PLACED"]))
 FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS]now")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fragment", [*dict.fromkeys([*OPENERS, *CLOSERS, *END_OF_TURN, *FRAGMENTS])], ids=repr)
-def test_a_repeated_fragment(fragment: str) -> None:
+def test_a_repeated_fragment_is_read_in_linear_time(fragment: str) -> None:
     assert_linear(FRAMES["text"], fragment)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("filler", FILLERS, ids=repr)
-def test_a_repeated_fragment_in_a_value(frame: str, filler: str) -> None:
-    """Many patterns begin with blanks."""
+def test_a_repeated_fragment_in_a_value_is_read_in_linear_time(frame: str, filler: str) -> None:
+    """Many patterns begin with whitespace."""
     assert_linear(FRAMES[frame], filler)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("frame, fragment", PLACED)
-def test_a_repeated_fragment_in_a_frame(frame: str, fragment: str) -> None:
+def test_a_repeated_fragment_in_a_frame_is_read_in_linear_time(frame: str, fragment: str) -> None:
     assert_linear(FRAMES[frame], fragment, cuts=CUTS[: 1 + PLACED.index((frame, fragment)) % 2])
 
 
 @pytest.mark.parametrize("opener", ["<parameter=zz>", "x <tool_call> "])
-def test_end_tags_that_close_none_of_many_open_tags(opener: str) -> None:
+def test_unmatched_end_tags_are_read_in_linear_time(opener: str) -> None:
     head = FRAMES["function"].head
     few, many = (seconds(head + opener * count + "</function> x " * count, WHOLE) for count in (200, 200 * TIMES))
     assert many <= SLACK * TIMES / 4 * max(SOON, few)
@@ -167,7 +167,7 @@ def test_end_tags_that_close_none_of_many_open_tags(opener: str) -> None:
     st.sampled_from([*FRAMES.values()]),
     st.lists(st.sampled_from([*FRAGMENTS, *OPENERS, *CLOSERS]), min_size=1, max_size=3),
 )
-def test_fragments_in_turn(frame: Frame, parts: list[str]) -> None:
+def test_alternating_fragments_are_read_in_linear_time(frame: Frame, parts: list[str]) -> None:
     assert_linear(frame, *parts)
 
 
@@ -188,19 +188,19 @@ SOUGHT = {
 
 @pytest.mark.parametrize("fragment", SHOWN, ids=repr)
 @pytest.mark.parametrize("call", SOUGHT)
-def test_a_search_for_a_copy_in_a_result(call: str, fragment: str) -> None:
+def test_a_result_is_searched_for_a_copy_in_linear_time(call: str, fragment: str) -> None:
     few, many = (fragment * (size // len(fragment)) + "\n<tool_call>" for size in (SIZE, SIZE * TIMES))
     most = SLACK * TIMES * max(SOON, seconds(SOUGHT[call], WHOLE, few))
     assert seconds(SOUGHT[call], WHOLE, many) <= most
 
 
-# The number of calls in a reply whose copies are searched for.
+# The number of calls in a reply for which results are searched.
 MANY = 64
 CALLS = [f"<tool_call>\n{call_json('read', path=f'a/b{number}')}\n</tool_call>\n" for number in range(MANY)]
 
 
 @pytest.mark.parametrize("line", ["{}\t<tool_call>", "{}: </tool_call>", "  <tool_call>", "<tool_call> name {}"])
-def test_a_search_for_many_calls_in_a_result_with_many_tags(line: str) -> None:
+def test_a_result_with_many_tags_is_searched_for_many_calls_in_linear_time(line: str) -> None:
     """A result is indexed once for all calls."""
     lines = [line.format(number) for number in range(4000)]
     result = "\n".join([*lines, "<tool_call>", "name read arguments path", "</tool_call>"])
@@ -208,8 +208,8 @@ def test_a_search_for_many_calls_in_a_result_with_many_tags(line: str) -> None:
     assert all_of_them <= SLACK * MANY * max(SOON, one) / 4
 
 
-def test_a_search_for_many_calls_in_similar_lines() -> None:
-    """The lines of each call occur many times in the result, in another order."""
+def test_a_result_with_similar_lines_is_searched_for_many_calls_in_linear_time() -> None:
+    """The result contains the lines of each call many times in another order."""
     result = ""
     for call in CALLS:
         first, inner, last, _ = call.split("\n")

@@ -44,7 +44,7 @@ Call = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Turn:
-    """Messages to the model, and its reply: `results` belong to the previous calls, `note` is the client's."""
+    """Messages to the model, and its reply. `results` belong to the previous calls, and `note` is the client's text."""
 
     results: tuple[tuple[str, str], ...]
     said: str
@@ -75,7 +75,7 @@ def new_talk(seed: int) -> Talk:
         open_calls = tuple((f"call_{number}_{at}", name, rows[name].arguments) for at, name in enumerate(names))
         thought, answer = rng.choice(TEXTS), rng.choice(TEXTS)
         if not (thought.strip() or open_calls):
-            answer = answer.strip() or "done"  # an empty conversation has no end of a turn
+            answer = answer.strip() or "done"  # an empty conversation has no end of turn
         turns.append(Turn(results, said, note, thought, answer, open_calls))
     return Talk({name: row.schema for name, row in rows.items()}, tuple(turns), seed)
 
@@ -174,7 +174,7 @@ def digest() -> str:
 
 
 def check_growth(talk: Talk, dialect: str, seed: int) -> None:
-    """Assert that each request begins with the previous one's messages, byte for byte, and is otherwise the same."""
+    """Assert that each request begins with the previous messages, byte for byte, and is otherwise equal."""
     for before, after in pairwise(json.loads(sent_upstream(body, dialect, seed)) for body in requests(talk, dialect)):
         assert {**before, "messages": []} == {**after, "messages": []}
         assert json.dumps(before["tools"]) == json.dumps(after["tools"])
@@ -185,20 +185,20 @@ def check_growth(talk: Talk, dialect: str, seed: int) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", TALKS)
-def test_the_next_turn_begins_with_this_one(dialect: str, seed: int) -> None:
+def test_the_next_turn_begins_with_this_turn(dialect: str, seed: int) -> None:
     check_growth(new_talk(seed), dialect, seed)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("seed", range(len(HISTORIES)))
-def test_the_turn_after_reasoning_alone_begins_with_the_previous_one(dialect: str, seed: int) -> None:
-    """Whether the reasoning is sent back or not."""
+def test_the_turn_after_a_reply_of_only_reasoning_begins_with_the_previous_turn(dialect: str, seed: int) -> None:
+    """This holds whether or not the reasoning is sent back."""
     first, second = Turn((), "one", "", "hm", "", ()), Turn((), "two", "", "", "done", ())
     check_growth(Talk(new_talk(seed).tools, (first, first, second), seed), dialect, seed)
 
 
-def test_the_same_request_is_always_sent_as_the_same_bytes() -> None:
-    """The client's request is not modified."""
+def test_equal_requests_are_sent_upstream_as_equal_bytes() -> None:
+    """The client's request object is not modified."""
     asked = [
         (body, dialect, seed) for dialect in DIALECTS for seed in TALKS for body in requests(new_talk(seed), dialect)
     ]
@@ -212,7 +212,7 @@ def test_the_same_request_is_always_sent_as_the_same_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_another_process_with_another_seed_of_hashes_sends_the_same_bytes() -> None:
+def test_a_process_with_another_hash_seed_sends_equal_bytes() -> None:
     """All workers and hosts send the same bytes."""
     code = "from tests.contract.test_c8_prefix import digest; print(digest())"
     environment = {**os.environ, "PYTHONHASHSEED": "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"}

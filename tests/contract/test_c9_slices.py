@@ -61,7 +61,7 @@ def written(text: str) -> list[str]:
 
 
 def listed(schema: Any, root: Any, depth: int = 0) -> Iterator[Any]:
-    """Yield the values that a schema lists at any depth."""
+    """Yield the values that a schema enumerates at any depth."""
     if isinstance(schema, dict) and depth < 20:
         yield from schema.get("enum", ())
         yield from (schema[key] for key in ("const",) if key in schema)
@@ -86,30 +86,30 @@ def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def is_slice(text: str, key: str, came: list[str]) -> bool:
+def is_slice(text: str, key: str, received: list[str]) -> bool:
     """Return whether the received text contains the string after its key, in any spelling."""
-    for candidate in came:
+    for candidate in received:
         at = candidate.rfind(text)
         if at >= 0 and fold(key) in fold(candidate[: at + (not text)]):
             return True
     return False
 
 
-def was_written(value: Any, key: str, came: list[str]) -> bool:
+def was_written(value: Any, key: str, received: list[str]) -> bool:
     """Return whether a leaf of the arguments was written."""
     if isinstance(value, str):
-        if is_slice(value, key, came) or (not key and any(fold(value) in fold(each) for each in came)):
+        if is_slice(value, key, received) or (not key and any(fold(value) in fold(each) for each in received)):
             return True
         try:
             inner = json.loads(value)
         except ValueError:
             return False
         # The JSON text of a value that the model wrote.
-        return not isinstance(inner, str) and all(was_written(leaf, "", came) for _, leaf in leaves(inner))
+        return not isinstance(inner, str) and all(was_written(leaf, "", received) for _, leaf in leaves(inner))
     if value is None or isinstance(value, bool):
-        return any(word in each for word in _WORDS[value] for each in came)
+        return any(word in each for word in _WORDS[value] for each in received)
     text = dump(value)
-    return any(text in each or value in map(float, _NUMBER.findall(each)) for each in came)
+    return any(text in each or value in map(float, _NUMBER.findall(each)) for each in received)
 
 
 def _at(text: str, seed: int) -> int:
@@ -150,18 +150,18 @@ DAMAGE: dict[str, Damage] = {
 
 
 def fault(schema: Any, text: str, found: Repaired) -> str:
-    """Return a value in the repaired arguments that was not written; empty if there is none."""
-    came = written(text)
+    """Return a value in the repaired arguments that was not written, or "" if there is none."""
+    received = written(text)
     allowed = [*listed(schema, schema)]
     for key, leaf in leaves(found.values):
         if any(type(leaf) is type(each) and leaf == each for each in allowed):
             continue
-        if not was_written(leaf, key, came):
+        if not was_written(leaf, key, received):
             return f"{leaf!r} under {key!r} of {text!r} as {found.arguments!r}"
     return ""
 
 
-# Short texts full of characters that are easily misread, so that much damaged text has a reading.
+# Short texts of characters that are easily misread, so that much damaged text can still be read.
 _PLAIN_TEXT = st.sampled_from(('say "hi"', "f(\"x\", 'y')", "C:\\new\\x", "a\nb", '{"a": "b"}', "", "x", "it's", "}"))
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "path": _PLAIN_TEXT,

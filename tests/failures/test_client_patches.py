@@ -1,5 +1,5 @@
-"""Fixes that OpenClaw's users patched into their client (PR 11210): calls reach the agent with name and arguments, even
-through a chain of LiteLLM, LMDeploy and gpt-oss.
+"""Fixes that users of OpenClaw patched into their client (PR 11210): a call reaches the agent with its name and
+arguments, even through a chain of LiteLLM, LMDeploy and gpt-oss.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def is_read(got: Got) -> bool:
 
 @pytest.mark.parametrize("begun", ["", None, "{}", SKILL[:9], SKILL[:18], SKILL])
 @pytest.mark.parametrize("id_", ["a", "other", None])
-def test_the_whole_message_at_the_end_completes_a_call(begun: Any, id_: str | None) -> None:
-    """Matched by id, or else by position; nothing is sent twice."""
+def test_a_whole_message_at_the_end_completes_a_call(begun: Any, id_: str | None) -> None:
+    """The call is matched by id, or else by position, and nothing is sent twice."""
     assert is_read(got_of(calls(piece(0, begun, "read", "a")), message(entry("read", SKILL, id_))))
     assert is_read(got_of(calls(piece(0, begun, id="a")), message(entry("read", SKILL, id_))))
 
 
-def test_the_whole_message_at_the_end_may_be_the_only_one() -> None:
-    """It may also contain more calls than the deltas."""
+def test_a_whole_message_at_the_end_may_contain_all_calls() -> None:
+    """It may also contain more calls than the deltas did."""
     both = [entry("read", SKILL), entry("exec", CURL, "b")]
     for begun in ([], [calls(piece(0, SKILL, "read", "a"))], [calls(piece(0, "{}", "read", "a"))]):
         got = got_of(*begun, message(*both))

@@ -1,4 +1,4 @@
-"""Each failure from the field has a test, and several failures of one server at the same time are repaired."""
+"""Every failure from the field has a test, and several failures of one server at the same time are repaired."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.client_view import Got, entry, streamed, whole
 from tests.support.helpers import calls, ends, piece, random_cut
 
 COVERED = [*range(19, 48), 51, 52, 54, 55, 56, *range(64, 72)]
-# Read only takes `path`, and bash only `command`, so that a call without its name can be identified.
+# Read takes only `path`, and bash only `command`, so a call without a name can be identified.
 MEANT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("bash", {"command": "ls -la | grep '}{'"}),
     ("bash", {"command": 'echo "hi"', "timeout": 5, "background": True}),
@@ -100,8 +100,8 @@ def _reply(seed: int) -> tuple[list[tuple[str, dict[str, Any]]], Got, Got, str]:
         entries.append(entry(server.spelled(number, name), arguments, rng.choice([f"c{number}", number, None, ""])))
     chunks = [calls(*group) for group in _groups(deltas, rng)]
     finish = rng.choice(["stop", "tool_calls"])
-    told = f"seed {seed}: {vars(server)} {deltas}"
-    return meant, streamed(*chunks, ends(finish), cuts=0), whole({"tool_calls": entries}, finish), told
+    details = f"seed {seed}: {vars(server)} {deltas}"
+    return meant, streamed(*chunks, ends(finish), cuts=0), whole({"tool_calls": entries}, finish), details
 
 
 def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
@@ -116,15 +116,15 @@ def _groups(deltas: list[Any], rng: random.Random) -> list[list[Any]]:
 @pytest.mark.slow
 def test_several_failures_of_one_server_are_repaired() -> None:
     for seed in range(REPLIES):
-        meant, *both, told = _reply(seed)
+        meant, *both, details = _reply(seed)
         for got in both:
-            assert not got.error, told
-            assert sorted(map(repr, got.values)) == sorted(map(repr, meant)), f"{got}\n{told}"
-            assert (got.text, got.finish, len(set(got.ids))) == ("", "tool_calls", len(meant)), told
+            assert not got.error, details
+            assert sorted(map(repr, got.values)) == sorted(map(repr, meant)), f"{got}\n{details}"
+            assert (got.text, got.finish, len(set(got.ids))) == ("", "tool_calls", len(meant)), details
 
 
 @pytest.mark.slow
-def test_the_test_server_has_failures() -> None:
-    """Otherwise the test above proves nothing."""
+def test_the_random_server_has_failures() -> None:
+    """Without them the test above would prove nothing."""
     noted = {fix for seed in range(REPLIES) for fix in _reply(seed)[1].fixes}
     assert {"form", "name", "literal", "double_encoded", "junk", "closers", "empty_arguments", "finish"} <= noted

@@ -52,7 +52,7 @@ def test_f20_the_last_tokens_are_missing() -> None:
 
 
 def test_f21_a_brace_in_a_string_does_not_end_the_call() -> None:
-    """Servers that count braces end the call there."""
+    """Servers that count braces end the call at this brace."""
     assert stays("write_file", '{"path": "a}", "content": "}"}')
     assert stays("write_file", '{"content": "{[\\"}]", "path": "}}{{"}')
     assert stays("bash", '{"command": "echo \\\\"}')
@@ -106,7 +106,7 @@ def test_f24_numbers_and_booleans_are_strings(arguments: str, values: Any) -> No
 
 
 def test_f25_arguments_are_empty() -> None:
-    """They are taken from a later chunk. If there is none, nothing is invented and the call is counted."""
+    """They are taken from a later chunk. Without one, nothing is invented and the call is counted."""
     got = argued("bash", "{}")
     assert (got.calls, got.fixes, got.empty) == ([("bash", "{}")], (), 1)
     assert argued("now", "{}").empty == argued("bash", LS).empty == 0
@@ -132,7 +132,7 @@ def _under(field: str, arguments: Any = LS) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("arguments", ["", None, "null", '""', " ", ...])
-def test_f26_a_call_without_arguments_has_none_at_all(arguments: Any) -> None:
+def test_f26_a_call_has_no_arguments(arguments: Any) -> None:
     """Empty, null, or no field: the client receives an object, and text after the call is kept."""
     for got in (
         whole({"content": None, "tool_calls": [entry("now", arguments)]}),
@@ -146,7 +146,7 @@ def test_f26_a_call_without_arguments_has_none_at_all(arguments: Any) -> None:
 
 
 def test_f27_the_same_object_is_sent_twice() -> None:
-    """A second flush: one of them is kept. Two different objects are two calls."""
+    """After a second flush, one of them is kept. Two different objects are two calls."""
     for twice in (LS + LS, f"{LS}\n{LS}", LS + '{"command":"ls"}', LS + LS + LS):
         got = argued("bash", twice)
         assert ([values for _, values in got.values], got.finish) == ([{"command": "ls"}], "tool_calls")
@@ -218,23 +218,23 @@ def test_f30_arguments_are_python_or_nearly_json(arguments: str, values: Any, fi
 
 
 @pytest.mark.parametrize("before", ["json\n", "```json\n", "bash", "<arguments>", "Here they are: ", ""])
-@pytest.mark.parametrize("behind", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
-def test_f31_there_is_text_around_the_arguments(before: str, behind: str) -> None:
+@pytest.mark.parametrize("after", ["", "\n```", "</tool_call>", "\n</function></tool_call>", "<|im_end|>", "}", ");"])
+def test_f31_there_is_text_around_the_arguments(before: str, after: str) -> None:
     """Short markup, a word or a surplus brace is dropped. The object is unchanged."""
-    got = argued("bash", before + LS + behind, cuts=2)
+    got = argued("bash", before + LS + after, cuts=2)
     assert (got.calls, got.text) == ([("bash", LS)], "")
-    assert set(got.fixes) == ({"junk"} if before + behind else set())
-    inside = json.dumps({"command": f"{before}x{behind}"}, ensure_ascii=False)
+    assert set(got.fixes) == ({"junk"} if before + after else set())
+    inside = json.dumps({"command": f"{before}x{after}"}, ensure_ascii=False)
     assert stays("bash", inside)
 
 
 def test_long_text_around_the_arguments_is_not_dropped() -> None:
-    """A long text before the object means that it is not arguments. A long text after it is content."""
+    """With long text before the object, the whole call is text. Long text after the object is content."""
     assert argued("bash", "x" * 97 + LS).text == "bash" + "x" * 97 + LS
     assert argued("bash", f"{LS} and more").text == " and more"
 
 
-def test_f32_arguments_hold_html_entities() -> None:
+def test_f32_arguments_contain_html_entities() -> None:
     """They are decoded only if a rule says so."""
     text = '{"command": "a &amp;&amp; echo &quot;b&quot; &lt;c", "timeout": 3}'
     rule = ToolRule("entities", "*", ("command",), "is_string", "unescape_html")
@@ -250,7 +250,7 @@ def test_f33_a_key_is_misspelled() -> None:
         assert kept("bash", json.dumps({key: "ls", "timeout": 1}))
 
 
-def test_f34_a_key_is_spelled_as_another_agent_does() -> None:
+def test_f34_a_key_is_spelled_as_in_another_agent() -> None:
     """Case and separators are corrected if only one key matches. Other words need a rule."""
     assert mended("read", '{"file_path": "a", "Offset": 3}', tools=FILES) == (
         {"filePath": "a", "offset": 3},
@@ -265,7 +265,7 @@ def test_f34_a_key_is_spelled_as_another_agent_does() -> None:
 
 
 def test_f35_an_optional_argument_is_empty() -> None:
-    """It is left out if the schema forbids it, and kept if it is required or allowed."""
+    """It is omitted if the schema forbids it, and kept if it is required or allowed."""
     for arguments in ('{"pattern": "a", "mode": ""}', '{"mode": null, "pattern": "a", "context": null}'):
         assert mended("grep", arguments) == ({"pattern": "a"}, {"dropped"})
     assert mended("grep", '{"pattern": "a", "context": "", "mode": "Count"}') == (
@@ -276,7 +276,7 @@ def test_f35_an_optional_argument_is_empty() -> None:
     assert stays("typed", '{"maybe": null, "label": "", "free": null}')
 
 
-def test_failures_of_the_arguments_come_together() -> None:
+def test_several_failures_of_arguments_are_repaired_together() -> None:
     """Each is fixed by its own repair."""
     arguments = 'json\n{\'todos\': \'[{"content": "a", "done": "true", "rank": ""}]\',}</tool_call>'
     assert mended("todowrite", arguments) == (

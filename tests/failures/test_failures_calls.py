@@ -150,7 +150,7 @@ def test_f51_two_calls_of_one_name_are_two() -> None:
         assert answered.calls == [("bash", LS), ("bash", same)]
 
 
-def test_f52_the_client_asked_for_one_call_at_a_time() -> None:
+def test_f52_the_client_requested_one_call_at_a_time() -> None:
     """The server ignored `parallel_tool_calls: false`: only the first call is sent, structured or in text."""
     both = [piece(0, LS, "bash", "a"), piece(1, READ, "read", "b")]
     apart = [*in_pieces(0, "a", "bash", LS), *in_pieces(1, "b", "read", READ)]

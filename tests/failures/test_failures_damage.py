@@ -1,4 +1,4 @@
-"""No damage (contract C9): repaired values were written by the model. Both fronts, streamed at any split and whole."""
+"""No damage (contract C9): the model wrote every repaired value. Chat and Messages, streamed at any cut and whole."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def broken(values: Any) -> str:
 
 
 def in_messages(name: str, text: str, finish: str = "tool_calls") -> dict[str, Any]:
-    """Return a Messages client's view of a call with these arguments, the same at every split."""
+    """Return a Messages client's view of a call with these arguments, which must be equal at every cut."""
     found: list[dict[str, Any]] = []
     for parts in ([text], list(text), *(random_cut(text, random.Random(seed)) for seed in (3, 7))):
         pieces: list[Chunk] = [ROLE, calls(piece(0, "", name, "a")), *(calls(piece(0, each)) for each in parts)]
@@ -79,7 +79,7 @@ def _fail(error: Exception) -> None:
 
 
 def is_right(name: str, values: Any, text: str) -> bool:
-    """Return whether this arguments text yields a call with these values in both fronts."""
+    """Return whether this arguments text yields a call with these values in both dialects."""
     got = argued(name, text, tools=TOOLS)
     (block,) = in_messages(name, text)["content"]
     assert (block["type"], block["name"], block["input"]) == ("tool_use", name, values)
@@ -87,7 +87,7 @@ def is_right(name: str, values: Any, text: str) -> bool:
 
 
 def is_refused(name: str, text: str) -> bool:
-    """Return whether no call is sent: the text is, or the stream ends in an error because the call had begun."""
+    """Return whether no call is sent: it stays text, or the stream ends in an error because the call had begun."""
     got = argued(name, text, tools=TOOLS)
     said = in_messages(name, text)
     if got.error:
@@ -123,13 +123,13 @@ def test_three_marks_are_one_delimiter(inner: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        # The opener of a key of its own occurs twice.
+        # The start of one of the tool's keys occurs twice.
         ("write", '{"content": "{"a": "x", "path": "y"}", "path": "p"}'),
         ("write", '{"path": "p", "content": "{"path": "x", "content": "y"}"}'),
         # Within an array of strings.
         ("tag", '{"tags": ["a "b" c"]}'),
         ("tag", '{"tags": ["a", "b", "c "d""]}'),
-        # All of it may belong to the string.
+        # The string may contain all of it.
         ("write", '{"path": "p", "content": "say "hi"", "note": "x"}'),
         ("write", '{"path": "p", "content": "say "hi", "mode": "b"}'),
         ("bash", '{"command": ""}'[:-2] + '""}'),
@@ -145,10 +145,10 @@ LOOKS_LIKE_AN_END = ('",}', '", }', '",\n}\n', '" } ', '"},', '", }{', '"}]')
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", LOOKS_LIKE_AN_END)
-@pytest.mark.parametrize("behind", [" -l", ' | wc "-l', "} c"])
-def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, behind: str) -> None:
+@pytest.mark.parametrize("after", [" -l", ' | wc "-l', "} c"])
+def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, after: str) -> None:
     """Only the end of the call decides; the text after the brace is not prose."""
-    inner = f"ls{end}{behind}"
+    inner = f"ls{end}{after}"
     paired = inner.count('"') % 2 == 0
     assert is_right("bash", {"command": inner}, broken({"command": inner}))
     assert is_right("write", {"path": "p", "content": inner}, broken({"path": "p", "content": inner}))
@@ -176,18 +176,18 @@ def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, 
     ],
 )
 @pytest.mark.parametrize(
-    "behind", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
+    "after", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
 )
-def test_a_string_that_continues_after_the_object_is_not_content(name: str, object_: str, behind: str) -> None:
-    assert is_refused(name, object_ + behind)
+def test_a_string_that_continues_after_the_object_is_not_content(name: str, object_: str, after: str) -> None:
+    assert is_refused(name, object_ + after)
 
 
 @pytest.mark.parametrize("object_", ["{}", '{"timeout": 5}', '{"command": "ls"}', '{"command": "ls", "timeout": 5}'])
-@pytest.mark.parametrize("behind", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
-def test_prose_after_the_object_is_content(object_: str, behind: str) -> None:
+@pytest.mark.parametrize("after", [" and more", "\n\nAll of them: done.", " <b>So</b> it is", " it's done"])
+def test_prose_after_the_object_is_content(object_: str, after: str) -> None:
     """It contains none of the object's own quotation marks, so it cannot be part of a string."""
-    got = argued("bash", object_ + behind, tools=TOOLS)
-    assert (got.calls, got.text, got.error) == ([("bash", object_)], behind, "")
+    got = argued("bash", object_ + after, tools=TOOLS)
+    assert (got.calls, got.text, got.error) == ([("bash", object_)], after, "")
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_several_objects_are_not_a_call(name: str, text: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("inner", ["f(", "say ", "x = {", "", 'a "b" c('])
 @pytest.mark.parametrize("outer", ["z", "", 'say "hi" ', "{"])
-def test_an_outer_key_that_is_twice_after_a_nested_string_is_refused(
+def test_an_outer_key_that_occurs_twice_after_a_nested_string_is_refused(
     inner: str, outer: str
 ) -> None:
-    """The string and everything around it may end before the first or the second of them."""
+    """The string and the text around it may end before the first or the second key."""
     for name, text in (
         ("edits", f'{{"edits": [{{"old": "a", "new": "{inner}"}}], "path": "{outer}")"}}], "path": "p"}}'),
         ("edits", f'{{"edits": [{{"new": "a", "old": "{inner}" }} ] , "path": "{outer}")" }} ] , "path": "p"}}'),
@@ -224,14 +224,14 @@ def test_an_outer_key_that_is_twice_after_a_nested_string_is_refused(
 
 
 @pytest.mark.parametrize("before", ['<tool_call>{"name": "note", "arguments": ', "[TOOL_CALLS]note"])
-def test_closers_after_a_nested_string_may_be_ambiguous_in_text(before: str) -> None:
-    behind = "}</tool_call>" if before.startswith("<") else ""
+def test_ambiguous_closers_after_a_nested_string_in_text_are_refused(before: str) -> None:
+    after = "}</tool_call>" if before.startswith("<") else ""
     right = '{"note": {"text": "f("}, "path": "p"}'
     twice = '{"note": {"text": "f("}, "path": "z")"}, "path": "p"}'
-    got = streamed(says(before + right + behind), ends("stop"), tools=TOOLS)
+    got = streamed(says(before + right + after), ends("stop"), tools=TOOLS)
     assert got.values == [("note", json.loads(right))]
-    got = streamed(says(before + twice + behind), ends("stop"), tools=TOOLS)
-    assert (got.calls, got.text) == ([], before + twice + behind)
+    got = streamed(says(before + twice + after), ends("stop"), tools=TOOLS)
+    assert (got.calls, got.text) == ([], before + twice + after)
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ def test_closers_after_a_nested_string_may_be_ambiguous_in_text(before: str) -> 
         '{label: "a", count: 5, unit: "c", count: 5}',
     ],
 )
-def test_a_key_that_is_twice_in_broken_arguments_is_refused(text: str) -> None:
-    """Everything between them may be part of the preceding string."""
+def test_a_key_that_occurs_twice_in_broken_arguments_is_refused(text: str) -> None:
+    """All text between the two keys may be part of the preceding string."""
     assert is_refused("add", text)
 
 
@@ -289,7 +289,7 @@ def test_a_read_is_never_turned_into_a_write(content: Any) -> None:
 
 
 @pytest.mark.parametrize("reason", ["repetition", "abort_soon", "model_length", "max_tokens", "unknown"])
-def test_an_unknown_finish_reason_counts_as_a_cut(reason: str) -> None:
+def test_an_unknown_finish_reason_counts_as_truncated(reason: str) -> None:
     """C4: it is kept, and nothing is completed. Messages says `max_tokens`, and the audit has the server's reason."""
     for text in ('{"path": "a", "content": "b', '{"path": "a", "content": "b"', '{"path": "a'):
         got = argued("write", text, finish=reason, tools=TOOLS)

@@ -66,7 +66,7 @@ def test_a_truncated_call_without_its_opener_stays_text() -> None:
 
 
 def test_a_truncated_call_in_text_stays_text() -> None:
-    """Text that was cut in the middle of a call is not a call."""
+    """Text that ends within a call is not a call."""
     for text in (WRITTEN[:-4], WRITTEN[:-20], call_json("bash", command="ls")):
         for got in (streamed(says(text), ends("length")), whole({"content": text}, "length")):
             assert (got.text, got.calls, got.finish, got.fixes) == (text, [], "length", ())

@@ -64,7 +64,7 @@ def test_f36_a_name_is_nearly_an_offered_one(name: str) -> None:
 
 
 def test_f37_a_call_has_no_name() -> None:
-    """It is inferred if only one offered tool accepts the keys, or by a rule's table. Otherwise it is text."""
+    """The name is inferred if only one offered tool accepts the keys, or by a rule's table. Otherwise it is text."""
     for name in (..., "", None):
         got = both_ways(name, '{"path": "a", "content": "b"}')
         assert (got.calls, got.ids) == ([("write_file", '{"path": "a", "content": "b"}')], ("a",))
@@ -106,7 +106,7 @@ def test_f38_the_name_follows_the_arguments() -> None:
 
 
 def test_f39_the_name_is_repeated_or_in_pieces() -> None:
-    """On every delta, in pieces, growing, or doubled: the client receives it once."""
+    """On every delta, in pieces, growing, or doubled: the client receives the name once."""
     repeated: list[list[dict[str, Any]]] = [
         [piece(0, LS[:5], "bash", "a"), piece(0, LS[5:9], "bash"), piece(0, LS[9:], "bash", "a")],
         [piece(0, "", "bash", "a"), piece(0, LS, "bash", "a"), piece(0, "", "bash", "a")],

@@ -1,5 +1,5 @@
-"""Ambiguous text is not read at all (contract C9): missing ends, words in place of numbers, brackets that do not make a
-list, paths with single backslashes. In structured calls in both fronts, streamed and whole, and in tagged calls.
+"""Ambiguous text is not read at all (contract C9): missing ends, words in place of numbers, brackets that are not a
+list, paths with single backslashes. All are in structured calls, streamed and whole, and in tagged calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HERMES = WRAPPERS["Hermes"]
 # Values in place of a string that the schema requires.
 OBJECTS = ('{"a": {"b": 1}}', '{"a": [{"b": "c"}]}', '{"a": {}}', '{"a": "b"}', '{\n  "name": "x",\n  "v": {"w": 1}\n}')
 ARRAYS = ('[{"a": 1}]', '["a", "b"]', "[[1], [2]]")
-# Notations with a string, each as the text before it and after it.
+# Notations with a string, as the text before it and after it.
 STRING_PLACES = (
     ("write", '{"path": "p", "content": ', "}"),
     ("write", '{"content": ', "}"),
@@ -36,10 +36,10 @@ STRING_PLACES = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("value", [*OBJECTS, *ARRAYS])
-@pytest.mark.parametrize(("name", "before", "behind"), STRING_PLACES)
-def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: str, behind: str, value: str) -> None:
-    """If a bracket is missing, the end of the text is unknown. The families take turns."""
-    text = before + value + behind
+@pytest.mark.parametrize(("name", "before", "after"), STRING_PLACES)
+def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: str, after: str, value: str) -> None:
+    """The end of the text is unknown if a bracket is missing. The families take turns."""
+    text = before + value + after
     families = (HERMES, WRAPPERS["Kimi"], WRAPPERS["functionary"])
     turn = [*OBJECTS, *ARRAYS].index(value)
     for lost in range(1, len(text) - len(text.rstrip("}]")) + 1):
@@ -51,13 +51,13 @@ def test_an_unclosed_value_in_place_of_a_string_is_refused(name: str, before: st
 
 @pytest.mark.parametrize("value", OBJECTS)
 def test_an_object_in_place_of_a_string_is_its_text(value: str) -> None:
-    """F23: nothing is missing."""
+    """F23: no bracket is missing."""
     meant = json.dumps(json.loads(value))
-    for name, before, behind in STRING_PLACES:
-        values = json.loads(before + json.dumps(meant) + behind)
+    for name, before, after in STRING_PLACES:
+        values = json.loads(before + json.dumps(meant) + after)
         if name == "write" and "path" not in values:
             continue
-        assert is_right(name, values, before + value + behind)
+        assert is_right(name, values, before + value + after)
 
 
 @pytest.mark.parametrize("value", OBJECTS)
@@ -65,7 +65,7 @@ def test_an_object_that_ended_before_the_next_key_is_its_text_if_later_closers_a
     meant = json.dumps(json.loads(value))
     text = f'{{"content": {value}, "path": "p"'
     assert is_right("write", {"content": meant, "path": "p"}, text)
-    # Their end is unknown: all text after them may belong to them.
+    # The end of these objects is unknown: all text after them may belong to them.
     assert is_refused("write", f'{{"content": {value[:-1]}, "path": "p"}}')
 
 
@@ -84,7 +84,7 @@ OBJECT_TOOLS: ToolSet = offered(
         '{"body": {"a": 1}, "path": "p"',
     ],
 )
-def test_where_the_schema_wants_an_object_missing_closers_are_added(text: str) -> None:
+def test_missing_closers_are_added_if_the_schema_requires_an_object(text: str) -> None:
     """F20: the model stopped, and only brackets are missing at the very end."""
     got = argued("put", text, finish="stop", tools=OBJECT_TOOLS)
     closers = next(end for end in ("}", "}}", "]}", "}}}", "}]}", "]}}") if _is_json(text + end))
@@ -163,8 +163,8 @@ SCALARS: ToolSet = offered(
         ("counts", "((1), (2))", [1, 2]),
     ],
 )
-def test_a_value_in_brackets_is_that_value_and_a_tuple_is_a_list(key: str, written: str, meant: Any) -> None:
-    """As Python reads them: only the comma makes a tuple."""
+def test_a_value_in_parentheses_is_that_value_and_a_tuple_is_a_list(key: str, written: str, meant: Any) -> None:
+    """As in Python, only the comma makes a tuple."""
     for text in (f"{{'{key}': {written}}}", f'{{"{key}": {written}}}'):
         got = argued("put", text, tools=SCALARS)
         assert (got.values, got.text, got.error) == ([("put", {key: meant})], "", "")

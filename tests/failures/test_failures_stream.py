@@ -1,4 +1,4 @@
-"""Failures from the field: data between calls and around them (F64 to F71), one test each."""
+"""Failures from the field: data between and around calls (F64 to F71), one test each."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ PROSE = [
 ]
 
 
-def test_f64_chunks_that_say_nothing() -> None:
-    """Empty deltas, heartbeats and empty lists of calls would end a client's text part. Others are kept."""
+def test_f64_chunks_are_empty() -> None:
+    """Empty deltas, heartbeats and empty lists of calls would end a client's text part. Other chunks are kept."""
     nothing = [
         chunk(delta()),
         chunk(delta(content="")),
@@ -64,8 +64,8 @@ def test_f64_chunks_that_say_nothing() -> None:
     assert whole({"content": "a", "tool_calls": [], "function_call": None}).text == "a"
 
 
-def test_f65_an_error_comes_in_the_middle_of_a_stream() -> None:
-    """Under status 200: the client receives its dialect's error after the text, and no successful end."""
+def test_f65_an_error_arrives_in_the_middle_of_a_stream() -> None:
+    """The status is 200: the client receives its dialect's error after the text, and no successful end."""
     error = {"message": "CUDA out of memory", "type": "server_error", "param": None, "code": 500}
     for before in ([], [says("Hi.")], [calls(piece(0, LS[:9], "bash", "a"))], [says("<tool_call>")]):
         data = wire([ROLE, *before], done=False) + event_bytes({"error": error}) + DONE
@@ -83,8 +83,8 @@ def _all_of(data: bytes) -> bytes:
     return given
 
 
-def test_f66_the_bytes_come_in_any_framing() -> None:
-    """UTF-8 and line ends cut in two, several `data:` lines, comments, long lines: the same events."""
+def test_f66_the_bytes_arrive_in_any_framing() -> None:
+    """UTF-8 and line ends cut in two, several `data:` lines, comments, and long lines give equal events."""
     for word, found in (("ï🙂 한국어 \u2028 end", []), (f"ï🙂\n{STRONG}", [("bash", {"command": "ls"})])):
         said = json.dumps(delta(content=word), ensure_ascii=False)
         raw = f'data: {{"id": "c1", "created": 7, "model": "m", "choices": [{said}]}}\n\n'
@@ -111,7 +111,7 @@ def test_f66_the_bytes_come_in_any_framing() -> None:
 
 
 def test_f67_repeated_chunks_are_kept() -> None:
-    """Repeated chunks are intended: nothing is removed because it looks alike."""
+    """Repeated chunks are intended. No chunk is removed because it equals another."""
     words = [says("ha"), says("ha"), says("ha"), says("\n"), says("\n")]
     assert is_untouched(*words, ends())
     pieces = ['{"command": "', "ab", "ab", "ab", "ab", '"}']
@@ -122,9 +122,9 @@ def test_f67_repeated_chunks_are_kept() -> None:
 
 
 @pytest.mark.parametrize("text", PROSE)
-def test_f68_prose_that_mentions_the_markup(text: str) -> None:
-    """It is no call, it leaves byte for byte, and it does not wait for the end. A code span of several lines is known
-    when it is closed, so what it shows is held, and its chunks are cut.
+def test_f68_prose_mentions_the_markup(text: str) -> None:
+    """It is not a call, is forwarded byte for byte, and does not wait for the end. A code span of several lines is only
+    recognized when it closes, so its content is held and its chunks are cut.
     """
     held = f"`{STRONG}`" in text
     for size in (1, 7, 1000):
@@ -154,7 +154,7 @@ def test_f68_prose_that_mentions_the_markup(text: str) -> None:
     ids=["closed", "reset", "no chunk", "half a chunk", "half an event", "ended early"],
 )
 @pytest.mark.parametrize("called", [True, False])
-def test_f69_the_upstream_breaks_off(inside: Inside, ending: list[Any], called: bool) -> None:
+def test_f69_the_upstream_connection_breaks(inside: Inside, ending: list[Any], called: bool) -> None:
     """The received text is sent, then the error. There is no finish, because the reply is incomplete."""
     begun = calls(piece(0, LS[:14], "bash", "a")).raw if called else text("Hi.")
     with Upstream([SSE, chunked(FIRST), chunked(begun), *ending]) as server:
@@ -183,13 +183,13 @@ def test_f70_the_call_is_in_the_reasoning() -> None:
 @pytest.mark.parametrize(
     "thought", [*PROSE, f"I could write\n{STRONG}\nbut I will not.", call_json("bash", command="ls"), STRONG[:-30]]
 )
-def test_f71_prose_in_the_reasoning_is_no_call(thought: str) -> None:
-    """It is quoted or incomplete, or is followed by more reasoning or by an answer."""
+def test_f71_prose_in_the_reasoning_is_not_a_call(thought: str) -> None:
+    """It is quoted or incomplete, or it is followed by more reasoning or an answer."""
     thinks = chunk(delta(reasoning=thought))
     assert is_untouched(thinks, ends())
     assert is_untouched(thinks, says("The answer."), ends())
     assert whole_is_untouched({"content": "The answer.", "reasoning": thought}, "stop")
-    for behind in ("The answer.", "No."):
-        got = streamed(chunk(delta(reasoning=f"{thought}\n{STRONG}")), says(behind), ends())
-        assert (got.calls, got.text, got.finish) == ([], behind, "stop")
+    for after in ("The answer.", "No."):
+        got = streamed(chunk(delta(reasoning=f"{thought}\n{STRONG}")), says(after), ends())
+        assert (got.calls, got.text, got.finish) == ([], after, "stop")
     assert whole({"content": "The answer.", "tool_calls": [entry("bash", LS)], "reasoning": STRONG}).ids == ("a",)

@@ -94,7 +94,7 @@ def test_defect_7_usage_is_sent_only_on_request(inside: Inside, asked: bool, who
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("whole", [True, False])
-def test_defect_7_reasoning_is_kept_unless_the_client_has_it_removed(inside: Inside, key: str, whole: bool) -> None:
+def test_defect_7_reasoning_is_kept_unless_the_client_removes_it(inside: Inside, key: str, whole: bool) -> None:
     rules = f'models:\n  - {{match: "*", upstream: {"whole" if whole else "live"}}}\n'
     script = (
         whole_reply({"role": "assistant", "content": "a", key: "hm"})
@@ -109,7 +109,7 @@ def test_defect_7_reasoning_is_kept_unless_the_client_has_it_removed(inside: Ins
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_defect_7_several_choices_are_kept_apart(inside: Inside, whole: bool) -> None:
-    """`n` > 1: one choice calls, the other talks."""
+    """With `n` > 1, one choice is a call and the other is text."""
     call = f"<tools>\n{INNER}\n</tools>"
     envelope = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "tiny"}
 
@@ -133,8 +133,8 @@ def test_defect_7_several_choices_are_kept_apart(inside: Inside, whole: bool) ->
     assert (other.text, other.calls, other.finish) == ("talk", [], "stop")
 
 
-def test_fields_that_openclaw_does_not_expect_are_removed_for_it_alone(inside: Inside) -> None:
-    """Response cleaning: users of the old proxy rely on it."""
+def test_fields_that_openclaw_does_not_expect_are_removed_only_for_it(inside: Inside) -> None:
+    """Users of the old proxy rely on this response cleaning."""
     body = completion("a", kv_transfer_params=None, service_tier="x", system_fingerprint="y")
     for path, kept in ((CHAT, True), (OPENCLAW, False)):
         with Upstream([answer(body)]) as server:

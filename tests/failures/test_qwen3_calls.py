@@ -1,5 +1,5 @@
-"""What users of qwen3-call-patch-proxy have, end to end: the rules, the table and the XML of its guide over HTTP, and
-the nine defects of that proxy as regressions (earlier systems, A2).
+"""Features for users of qwen3-call-patch-proxy, end to end over HTTP: the rules, the table and the XML of its guide,
+and the nine defects of that proxy as regression tests (earlier systems, A2).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def values_of(seen: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), BUILT_IN)
-def test_each_rule_of_the_guide_acts(inside: Inside, name: str, values: Any, new_name: str, after: Any) -> None:
+def test_each_rule_of_the_guide_takes_effect(inside: Inside, name: str, values: Any, new_name: str, after: Any) -> None:
     text = json.dumps(values)
     cut = len(text) // 2
     seen = streamed(inside, calls(piece(0, text[:cut], name, "a")), calls(piece(0, text[cut:])), ends("tool_calls"))

@@ -1,4 +1,4 @@
-"""Rules files of qwen3-call-patch-proxy load unchanged, and their rules act as its guide says.
+"""Rules files of qwen3-call-patch-proxy load unchanged, and their rules have the effects that its guide describes.
 
 The cases are the tables and examples of that guide, in its order. Each rule is applied alone.
 """
@@ -49,7 +49,7 @@ def test_the_file_loads_unchanged_and_its_settings_apply() -> None:
     assert (settings.detailed_logging, settings.case_sensitive_tools) == (True, False)
     policy = rules.policy("Qwen3-Coder")
     assert len(policy.rules) == 11 and policy.fallback_rules == ()
-    # Their table may name a call without a name. Nothing else differs from the built-in rules.
+    # Their table may infer a missing name. Everything else equals the built-in rules.
     assert policy == Policy(rules=policy.rules, infer_from_legacy_table=True)
     assert rules.clients and rules.profile("m", "").parse == "auto"
 
@@ -71,14 +71,14 @@ def test_a_call_that_needs_no_rule_stays_the_same_object(name: str, values: Json
     assert called(policy_of(FILE), name, values)[1] is values
 
 
-# These rules write values that neither the model nor a schema gave. No built-in rule does that.
+# These rules write values that neither the model nor a schema provided. No built-in rule does so.
 FILLED_IN = [case for case in BUILT_IN[:8] if case[0] in ("bash", "glob", "task")]
 
 
 @pytest.mark.parametrize(
     ("name", "values", "new_name", "after"), [case for case in BUILT_IN[:8] if case not in FILLED_IN]
 )
-def test_the_built_in_rules_are_the_same_and_guarded(
+def test_the_built_in_rules_have_the_same_effects_on_invalid_calls(
     name: str, values: JsonObject, new_name: str, after: JsonObject
 ) -> None:
     policy = load({}, {})[1].policy("m")
@@ -87,21 +87,21 @@ def test_the_built_in_rules_are_the_same_and_guarded(
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), FILLED_IN)
 def test_c9_no_built_in_rule_invents_a_value(name: str, values: JsonObject, new_name: str, after: JsonObject) -> None:
-    """Users who want it add a rule to their own file."""
+    """Users who want such a value add a rule to their own file."""
     policy = load({}, {})[1].policy("m")
     assert rules_for(policy.fallback_rules, name, case_sensitive=False) == ()
     assert called(policy_of(FILE), name, values) == (new_name, after)
 
 
-def test_c9_what_a_built_in_rule_writes_the_schema_lists() -> None:
-    """It writes only values that its own condition checks."""
+def test_c9_built_in_rules_write_only_values_that_the_schema_lists() -> None:
+    """A rule writes only values that its own condition checks."""
     for rule in load({}, {})[1].policy("m").fallback_rules:
         assert rule.action != "set_default" or rule.condition == "invalid_enum"
 
 
 @pytest.mark.parametrize("content", ["b", "", " ", None, {"a": 1}, ["b"]])
-def test_c9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
-    """A read with content stays a read: as a write, an empty content would empty the file."""
+def test_c9_no_built_in_rule_changes_the_tool(content: Json) -> None:
+    """A read with content stays a read. As a write, empty content would empty the file."""
     policy = load({}, {})[1].policy("m")
     assert not [rule for rule in policy.fallback_rules if rule.action in ("rename_tool", "convert_tool_to_write")]
     values: JsonObject = {"filePath": "a", "content": content}
@@ -109,12 +109,12 @@ def test_c9_no_built_in_rule_changes_which_tool_is_meant(content: Json) -> None:
 
 
 @pytest.mark.parametrize("content", ["", None, [], {}])
-def test_c9_their_own_file_never_makes_an_empty_write_of_a_read(content: Json) -> None:
+def test_c9_the_users_file_never_turns_a_read_into_an_empty_write(content: Json) -> None:
     values: JsonObject = {"filePath": "a", "content": content}
     assert called(policy_of(FILE), "read", values) == ("read", values)
 
 
-def test_a_read_with_content_stays_one_where_no_write_is_offered() -> None:
+def test_a_read_with_content_stays_a_read_if_no_write_is_offered() -> None:
     (rule,) = rules_for(policy_of(FILE).rules, "read", case_sensitive=False)
     values: JsonObject = {"content": "x"}
     assert apply_rule(rule, "read", values, ToolSet([Tool("read", {})])) == ("read", values)

@@ -1,4 +1,4 @@
-"""Real servers' responses, without I/O: repaired if they need it, otherwise unchanged."""
+"""Responses of real servers, without I/O: repaired if necessary, otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HO = {"path": "b.txt", "content": "ho"}
 # The calls that must reach the client, by script.
 SAID = {"hermes": [HI], "toolstag": [HI], "two": [HI, HO], "coder": [SHORT], "fence": [SHORT], "plain": []}
 AGENTS = {"openclaw": OPENCLAW, "opencode": OPENCODE, "qwen": QWEN_CODE}
-# Calls that a server's own parser swallowed, so the proxy never received them.
+# Calls that a server's own parser swallowed, so that the proxy never received them.
 SWALLOWED = {
     ("vllm-0.32.0-hermes", "coder", "stream"),
     ("vllm-0.32.0-qwen3_xml", "hermes", "stream"),
@@ -113,7 +113,7 @@ def gathered(data: bytes) -> tuple[str, list[tuple[str, str]], list[str], bool]:
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_recorded_stream_gives_the_calls_that_the_model_made(name: str) -> None:
+def test_a_recorded_stream_has_the_calls_that_the_model_made(name: str) -> None:
     server, _, file = name.partition("/")
     data = (FOLDER / name).read_bytes()
     if server == "llama-server-xllamacpp" and file.startswith("coder"):
@@ -151,13 +151,13 @@ def test_a_clean_recording_is_unchanged(name: str) -> None:
         [arguments for _, arguments in same_calls],
         same_end,
     )
-    came = [event.raw for event in events_of(data) if quiet(event)]
+    received = [event.raw for event in events_of(data) if quiet(event)]
     same = {event.raw for event in events_of(given)}
-    assert sum(raw not in same for raw in came) <= len(came) // 20 + 1
+    assert sum(raw not in same for raw in received) <= len(received) // 20 + 1
 
 
-def test_log_probabilities_of_a_call_are_sent_in_the_order_of_its_tokens() -> None:
-    """C1: those of tokens that vLLM's parser has read but not sent yet come between the call's own chunks."""
+def test_log_probabilities_of_a_call_keep_the_order_of_its_tokens() -> None:
+    """C1: vLLM sends those of unfinished tokens in chunks between the pieces of the call."""
     name = "vllm-0.32.0-hermes/hermes-chat-stream-logprobs-200.txt"
     data = (FOLDER / name).read_bytes()
     assert tokens(through(name, [data])) == tokens(data) != []
@@ -187,7 +187,7 @@ def quiet(event: sse.ServerSentEvent) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
-def test_every_cut_of_a_recorded_stream_gives_the_same_bytes(name: str) -> None:
+def test_every_cut_of_a_recorded_stream_has_the_same_output(name: str) -> None:
     data = (FOLDER / name).read_bytes()
     whole = through(name, [data])
     assert through(name, [data[at : at + 1] for at in range(len(data))]) == whole
@@ -202,7 +202,7 @@ def cut(data: bytes, rng: random.Random) -> Sequence[bytes]:
 
 
 @pytest.mark.parametrize("name", WHOLES)
-def test_a_recorded_whole_answer_gives_the_calls_that_the_model_made(name: str) -> None:
+def test_a_recorded_whole_answer_has_the_calls_that_the_model_made(name: str) -> None:
     server, _, file = name.partition("/")
     data = (FOLDER / name).read_bytes()
     answer = read_whole(data)

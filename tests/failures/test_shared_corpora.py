@@ -1,8 +1,8 @@
-"""Corpora of third parties: test data of other projects' parsers, and malformed calls from public reports.
+"""Third-party corpora: test data of other projects' parsers, and malformed calls from public reports.
 
-They are no part of the repository. The variable TESTS_SHARED names the folder that holds `corpora/*.jsonl`, else
-`shared` beside the repository does. Their `content` follows other servers' ideas of blanks and reasoning: of that only
-what stands in the text without its blanks is compared, and only where there are calls.
+They are not part of the repository. The variable TESTS_SHARED names the folder that contains `corpora/*.jsonl`; the
+default is `shared` next to the repository. Their `content` follows other servers' rules for whitespace and reasoning,
+so it is compared without whitespace, only if the text contains it, and only if there are calls.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ WITH_TOOLS = [pytest.param(row, id=row["id"]) for row in ROWS if row.get("tools"
 WITHOUT = [pytest.param(row["text"], id=row["id"]) for row in ROWS if not row.get("tools")]
 
 
-def test_the_corpora_are_here() -> None:
-    """Without them nothing below runs, which must fail in CI."""
+def test_the_corpora_exist() -> None:
+    """Without them no test below runs, which must fail in CI."""
     if not ROWS and "CI" not in os.environ:
         pytest.skip(f"no corpora in {FOLDER}: {VARIABLE} names the folder that holds `corpora/*.jsonl`")
-    assert ROWS, f"no corpora in {FOLDER}: set {VARIABLE} to the folder that holds `corpora/*.jsonl`"
+    assert ROWS, f"no corpora in {FOLDER}: set {VARIABLE} to the folder that contains `corpora/*.jsonl`"
     assert [id for id, count in Counter(row["id"] for row in ROWS).items() if count > 1] == []
 
 
 @pytest.mark.slow
 @each_case("row", WITH_TOOLS)
-def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
+def test_the_calls_of_a_text_are_found_at_every_cut(row: dict[str, Any]) -> None:
     """C3."""
     tools = read_tools(row["tools"])
     expected = exact([(call["name"], call["arguments"]) for call in row["calls"]])
@@ -59,7 +59,7 @@ def test_each_text_gives_its_calls_at_every_cut(row: dict[str, Any]) -> None:
 
 
 @each_case("text", WITHOUT)
-def test_without_tools_each_text_stays_text(text: str) -> None:
+def test_without_tools_a_text_stays_text(text: str) -> None:
     """C3: nothing is parsed."""
     for cut in all_cuts(text):
         seen = view(run([*map(says, cut), ends()], Engine(Task(tools=None, seed=SEED))))[0]

@@ -30,7 +30,7 @@ REPORTS = rows(SHARED / "field" / "cases.jsonl")
 ROWS = [*rows(CORPORA / "deltas.jsonl"), *REPORTS]
 
 
-def test_the_reports_are_here() -> None:
+def test_the_reports_exist() -> None:
     if not REPORTS and "CI" not in os.environ:
         pytest.skip(f"no reports from the field: {VARIABLE} names their folder")
     assert len(REPORTS) >= 65

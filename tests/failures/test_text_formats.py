@@ -1,4 +1,4 @@
-"""The project's own corpus: correct and broken calls in every text format, with the same result at every split."""
+"""The project's own corpus: correct and broken calls in every text format, with equal results at every cut."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def exact(calls: list[tuple[str, object]]) -> str:
 
 @pytest.mark.slow
 @each_case("row", ROWS, ids=[row["id"] for row in ROWS])
-def test_each_reply_gives_its_calls_and_its_text_at_every_cut(row: Row) -> None:
+def test_the_calls_and_text_of_a_reply_are_equal_at_every_cut(row: Row) -> None:
     expected = exact(repaired([(call["name"], call["arguments"]) for call in row["calls"]], TOOLS))
     for cut in all_cuts(row["text"]):
         found = scan(cut, new_scanner(TOOLS), stopped=row["finish"] == "stop")
@@ -88,8 +88,8 @@ def test_ids_are_unique() -> None:
     assert [id for id, count in Counter(row["id"] for row in ROWS).items() if count > 1] == []
 
 
-def test_each_row_is_whole() -> None:
-    """A wrong key or value in a row is an error, so that no row passes without a check."""
+def test_each_row_is_complete() -> None:
+    """A wrong key or value in a row is an error, so every row is checked."""
     for row in ROWS:
         assert row.keys() == Row.__annotations__.keys(), row["id"]
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row["id"])
@@ -110,12 +110,12 @@ def test_weak_evidence_has_every_required_argument_and_at_most_one_other_key() -
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_each_failure_of_calls_in_text_is_covered(failure: str) -> None:
+def test_every_failure_of_calls_in_text_is_covered(failure: str) -> None:
     assert [row["id"] for row in ROWS if failure in row["covers"]]
 
 
 @pytest.mark.parametrize("name", [*JSON_FORMATS, *TAG_FORMATS])
-def test_each_format_has_rows_and_parallel_calls_if_it_allows_them(name: str) -> None:
+def test_every_format_has_rows_and_parallel_calls_if_it_allows_them(name: str) -> None:
     counts = [len(row["calls"]) for row in ROWS if row["format"] == name]
     assert counts
     assert name in ONE_CALL or max(counts) > 1

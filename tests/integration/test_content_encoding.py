@@ -16,7 +16,7 @@ from tests.support.helpers import all_cuts
 from tests.support.messages_ask import ask
 from tests.support.messages_checker import check_stream
 from tests.support.scripted import DONE, LAST, ROLE, SSE, Act, Upstream, answer, chat, chunked, completion, finish, text
-from tests.unit.upstream.test_content_encoding import EACH, undone
+from tests.unit.upstream.test_content_encoding import EACH, decoded
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 EVENTS = [ROLE, text("So. "), text("you"), finish(), DONE]
@@ -27,7 +27,7 @@ EVENTS = [ROLE, text("So. "), text("you"), finish(), DONE]
 def test_bytes_after_a_compressed_answer_are_an_error(inside: Inside, path: str, end: bytes) -> None:
     for cut in all_cuts(gzip.compress(b"So.", mtime=0) + end):
         with pytest.raises(UpstreamBroken):
-            undone(cut)
+            decoded(cut)
     packed = gzip.compress(json.dumps(completion("So.")).encode(), mtime=0)
     with Upstream([answer(packed + end, headers={"Content-Encoding": "gzip"})]) as server:
         server.paths["/v1/models"] = [answer({"data": []})]

@@ -1,4 +1,4 @@
-"""Audit records: every id that one may have is in a table, from which the documentation is made."""
+"""Audit records: every id is in a table, and the documentation is generated from the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxy.repair.schema_fixes import FIXES
 from tests.test_house import MODULES
 
 RECORDS = [record[0] for record in REPAIRS["records"]]
-# Ids that are said by an expression, and what that may be; None: it is of another table, or the name of a rule.
+# Ids that are expressions, and their possible values. They are empty if the id is in another table or names a rule.
 SAID = {
     "fix": ("rule_tools", "rule_sampling"),
     "piece.row": (*DROPPED,),
@@ -31,7 +31,7 @@ SAID = {
 
 
 def said_ids() -> Iterator[ast.expr]:
-    """The first argument wherever a record is made."""
+    """Yield the first argument of every call that creates a record."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Repair", "_by_rule"):
@@ -39,14 +39,14 @@ def said_ids() -> Iterator[ast.expr]:
 
 
 @pytest.mark.slow
-def test_no_record_has_an_id_that_the_table_lacks() -> None:
+def test_every_id_in_the_code_is_in_the_table_and_vice_versa() -> None:
     found: set[str] = set()
     for said in said_ids():
         found |= {str(said.value)} if isinstance(said, ast.Constant) else {*SAID[ast.unparse(said)]}
     assert found - {form.id for form in FORMS} == {*RECORDS}
 
 
-def test_each_id_is_in_one_table() -> None:
+def test_each_id_is_in_only_one_table() -> None:
     ids = [*RECORDS, *(form.id for form in FORMS), *(fix.id for fix in FIXES)]
     ids += [record_id(healing.id) for healing in HEALINGS]
     assert sorted(ids) == sorted({*ids})

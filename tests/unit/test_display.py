@@ -1,4 +1,4 @@
-"""Texts as people are shown them."""
+"""Text for display."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxy.display import cut, escaped
 
 
 @pytest.mark.parametrize(("text", "shown"), [("", ""), ("a" * 10, "a" * 10), ("a" * 11, "a" * 7 + "...")])
-def test_a_text_is_cut_to_so_many_characters(text: str, shown: str) -> None:
+def test_a_long_text_is_truncated(text: str, shown: str) -> None:
     assert cut(text, 10) == shown
 
 
@@ -16,5 +16,5 @@ def test_a_text_is_cut_to_so_many_characters(text: str, shown: str) -> None:
     ("text", "shown"),
     [("plain é", "plain é"), ("a\nb", r"a\nb"), ("\x1b[3m", r"\u001b[3m"), ("\u2028\ud83d", r"\u2028\ud83d"), ("", "")],
 )
-def test_what_cannot_be_printed_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert escaped(text) == shown

@@ -1,4 +1,4 @@
-"""How the error of a model server becomes the client's."""
+"""Errors of a model server become errors for the client."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ REFUSALS: list[tuple[object, int, tuple[str, int, str]]] = [
 
 
 @pytest.mark.parametrize(("error", "status", "expected"), REFUSALS)
-def test_an_upstream_error_keeps_its_words_and_gets_a_status(
+def test_an_upstream_error_keeps_its_message_and_gets_a_status(
     error: object, status: int, expected: tuple[str, int, str]
 ) -> None:
-    """F65: an error event in a stream has no status of its own."""
+    """F65: an error event in a stream has no status."""
     refused = refusal(error, status=status)
     assert isinstance(refused, UpstreamError)
     assert (refused.message, refused.status, refused.kind) == expected
@@ -39,7 +39,7 @@ def test_an_upstream_error_keeps_its_words_and_gets_a_status(
 
 def test_an_upstream_error_keeps_its_body_and_headers() -> None:
     assert refusal({"message": "no", "type": "t"}, body=b"{}").body == b"{}"
-    assert refusal({"message": "no"}, body=b"{}").body is None  # clients read more than that
+    assert refusal({"message": "no"}, body=b"{}").body is None  # clients read more fields
     assert refusal({"type": "t"}, body=b"{}").body is None
     refused = UpstreamRefused("no", status=429, headers=(("Retry-After", "3"),))
     assert (refused.status, refused.kind, refused.body, refused.headers) == (

@@ -1,4 +1,4 @@
-"""gunicorn's settings, and what the master must not load."""
+"""gunicorn's settings, and the modules that the master must not load."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.once
 CONF = Path(gunicorn_conf.__file__)
 
 
-def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
+def test_every_setting_exists_in_gunicorn_and_has_a_valid_value() -> None:
     config = Config()
     names = {name for name, value in vars(gunicorn_conf).items() if name.islower() and not name.startswith("_")}
     names -= {"annotations", *sys.stdlib_module_names}
@@ -34,12 +34,12 @@ def test_every_setting_is_one_of_gunicorns_and_its_value_is_taken() -> None:
     assert (config.timeout, config.graceful_timeout, config.keepalive) == (60, 60, 120)
 
 
-def test_what_it_loads_is_not_what_the_package_has() -> None:
-    """The master keeps what it has imported: a reload would hand it on."""
+def test_the_master_loads_its_own_copy_of_modules() -> None:
+    """After a reload the master would pass old modules to new workers."""
     assert gunicorn_conf._load("pump_worker").PumpWorker is not PumpWorker
 
 
-def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_worker_resets_import_paths_and_signals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
     monkeypatch.setattr("importlib.invalidate_caches", lambda: seen.append(True))
     signals: dict[int, object] = {}
@@ -51,12 +51,12 @@ def test_a_forked_worker_forgets_what_the_master_saw(tmp_path: Path, monkeypatch
     gunicorn_conf.post_fork(None, worker)
     assert seen == [True] and tuple(worker.limits) == (10, 120, 30)
     assert sys.path == [str(tmp_path / "new")]
-    # One that is told to end before it has begun ends.
+    # A worker that receives a signal before its setup must exit.
     assert signals == dict.fromkeys((signal.SIGTERM, signal.SIGQUIT, signal.SIGINT), signal.SIG_DFL)
 
 
-def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But not at a reload; and it removes nothing of a runtime directory."""
+def test_the_master_empties_the_shared_folder_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload empties nothing, and other files of a runtime directory stay."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     monkeypatch.setenv(gunicorn_conf.SIGNALS_VARIABLE, "")
     monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
@@ -79,7 +79,7 @@ def test_the_master_empties_the_folder_that_its_workers_share(tmp_path: Path, mo
     assert os.environ[state.SIGNALS_VARIABLE] == "1"
 
 
-def test_without_a_runtime_directory_the_folder_is_a_private_one_for_as_long_as_the_master_runs(
+def test_without_a_runtime_directory_the_folder_is_temporary_and_private(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RUNTIME_DIRECTORY", "/nowhere")

@@ -1,4 +1,4 @@
-"""The measure of harm: its generator, its judge, and what the proxy makes of broken calls."""
+"""The harm benchmark: its generator, its judge, and its results for broken calls."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ WRITE = Offer(
     },
 )
 CLOSED = Offer("write", {**WRITE.schema, "additionalProperties": False})
-# Each family with each break that goes with it, three times.
+# Three cases for each family and each break that applies to it.
 SMOKE = 4000
 
 
 @pytest.fixture(scope="module")
 def smoke() -> Any:
-    """A short run."""
+    """Results of a short run."""
     return run(SMOKE, seed=12)
 
 
 # The generator.
 
 
-def test_there_are_twenty_ways_to_break_in_every_kind_of_family() -> None:
+def test_there_are_at_least_twenty_breaks_and_all_families_have_some() -> None:
     assert len(BREAKS) >= 20
     assert {family.name for family, _ in pairs([*FAMILIES])} == set(FAMILIES)
     assert {kind.name for _, kind in pairs((), [*BREAKS])} == set(BREAKS)
@@ -50,7 +50,7 @@ def test_there_are_twenty_ways_to_break_in_every_kind_of_family() -> None:
 
 
 def described(case: Case) -> tuple[Any, ...]:
-    """What there is to say of a case."""
+    """Return every property of a case."""
     cuts = case.reply.cuts.getstate() if case.reply.cuts else None
     return (
         case.draft.offers,
@@ -64,8 +64,8 @@ def described(case: Case) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("kind", BREAKS)
-def test_a_case_is_a_function_of_seed_family_break_and_number(kind: str) -> None:
-    """The same one comes back, and another number or seed is another one; every break can be made somewhere."""
+def test_a_case_depends_only_on_seed_family_break_and_number(kind: str) -> None:
+    """The same arguments give the same case, and another number or seed gives another case."""
     family = next(family for family, each in pairs((), [kind]) if each.name == kind)
     one, again = make(family, BREAKS[kind], 3, seed=5), make(family, BREAKS[kind], 3, seed=5)
     others = [make(family, BREAKS[kind], 4, seed=5), make(family, BREAKS[kind], 3, seed=6)]
@@ -75,8 +75,8 @@ def test_a_case_is_a_function_of_seed_family_break_and_number(kind: str) -> None
 
 
 @pytest.mark.parametrize("form", [name for name, family in FAMILIES.items() if family.reader and not family.structured])
-def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: str) -> None:
-    """The writer and the strict reader of every family agree, and the calls are as their schemas say."""
+def test_unbroken_calls_are_read_strictly_as_they_were_meant(form: str) -> None:
+    """Writer and strict reader of every family agree, and the calls are valid for their schemas."""
     for number in range(30):
         case = make(FAMILIES[form], BREAKS["none"], number)
         assert case is not None
@@ -85,14 +85,14 @@ def test_what_is_written_without_a_break_is_read_strictly_as_it_was_meant(form: 
             assert any(offer.name == name and accepts(offer.schema, values) for offer in case.draft.offers)
 
 
-# Nothing is broken here; tools, values or surroundings make it hard.
+# Nothing is broken in these cases. Tools, values or context make them difficult.
 WHOLE = ("copied", "shown_otherwise", *(name for name, each in BREAKS.items() if each.whole))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [name for name in BREAKS if name not in WHOLE])
-def test_a_break_breaks(kind: str) -> None:
-    """No reply is what the template would have written, but where a value says of itself what it is."""
+def test_a_break_changes_the_reply(kind: str) -> None:
+    """No broken reply is equal to the one that the template would have written."""
     for family, each in {family.name: (family, each) for family, each in pairs((), [kind])}.values():
         case = make(family, each, 0)
         if case is None:
@@ -107,8 +107,8 @@ def test_a_break_breaks(kind: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["structured", "hermes", "qwen_xml", "glm", "gemma4", "pythonic", "kimi_k3"])
-def test_a_missing_value_has_no_delimiter_and_is_never_empty(form: str) -> None:
-    """C10: the key is left out, or there is no call."""
+def test_a_missing_value_has_no_delimiter_and_an_empty_value_is_wrong(form: str) -> None:
+    """C10: the key is omitted, or there is no call."""
     for number in range(10):
         case = make(FAMILIES[form], BREAKS["missing_value"], number)
         assert case is not None
@@ -121,7 +121,7 @@ def test_a_missing_value_has_no_delimiter_and_is_never_empty(form: str) -> None:
         assert judge(case, gone).verdict is Verdict.WRONG
 
 
-# Unescaped marks by the rules.
+# Unescaped quotation marks, read by the rules.
 
 
 @pytest.mark.parametrize(
@@ -135,16 +135,16 @@ def test_a_missing_value_has_no_delimiter_and_is_never_empty(form: str) -> None:
         ('{"content": "say \\"x\\"\\n"y"", "path": "c"}', {"content": 'say "x"\n"y"', "path": "c"}),
         ('{"content": """a "b"\nc""", "path": "d"}', {"content": 'a "b"\nc', "path": "d"}),
         ('{"content": "", "path": "d"}', {"content": "", "path": "d"}),
-        # An own key that is not given ends the string, whatever was meant.
+        # Another key of the tool ends the string, whatever was meant.
         ('{"content": "a", "limit": "b"}', {"content": "a", "limit": "b"}),
-        # It begins twice: no reading.
+        # A key that occurs twice makes the text ambiguous.
         ('{"content": "a", "path": "b", "path": "c"}', None),
         ('{"content": "x "y"', None),
         ('{"content": "x", "path": ["a "b" c"]}', None),
         ("no object", None),
     ],
 )
-def test_marks_are_read_by_the_rules(text: str, read: dict[str, Any] | None) -> None:
+def test_unescaped_quotation_marks_are_read_by_the_rules(text: str, read: dict[str, Any] | None) -> None:
     assert marks.read(text, WRITE.schema) == read
 
 
@@ -152,7 +152,7 @@ def test_marks_are_read_by_the_rules(text: str, read: dict[str, Any] | None) -> 
 
 
 def qwen(*values: tuple[str, str]) -> str:
-    """A call in Qwen's tags."""
+    """Return a call in Qwen's tags."""
     inside = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in values)
     return f"<tool_call>\n<function=write>\n{inside}</function>\n</tool_call>"
 
@@ -171,12 +171,12 @@ CLOSERS = "</parameter>\n</function>\n</tool_call>"
         (qwen(("zz", "v")) + "\ny", Mode.FIRST, "<tool_call>\n<function=write>\n<parameter=zz>\nv"),
     ],
 )
-def test_a_raw_value_ends_where_the_template_goes_on(value: str, mode: Mode, read: str) -> None:
-    """An end tag counts on a line of its own, with the closers behind it, and a line end or nothing behind them."""
+def test_a_raw_value_ends_where_the_template_continues(value: str, mode: Mode, read: str) -> None:
+    """An end tag counts only on its own line, if it is followed by the closing tags and the end of the line or text."""
     text = qwen(("path", "p"), ("content", value))
     found = readings(FAMILIES["qwen_xml"], text, [WRITE], (mode,))
     if "<function=" in read and mode is Mode.FIRST:
-        assert found == []  # the call that it holds would have lost its end
+        assert found == []  # the call inside the value would lose its end
     else:
         assert found == [[("write", {"path": "p", "content": read})]]
 
@@ -200,7 +200,7 @@ def made(
     offer: Offer = WRITE,
     core: str = "",
 ) -> Case:
-    """A case by hand: `said` is the reply, or the arguments of a structured call."""
+    """Return a case in which `said` is the reply, or the arguments of a structured call."""
     calls = calls or [("write", MEANT)]
     draft = Draft(Random(1), family, [offer], calls, 0)
     if family.structured:
@@ -212,7 +212,7 @@ def made(
 
 
 def left(*calls: tuple[str, Any], text: str = "", finish: str = "tool_calls", failed: str = "") -> Left:
-    """What left the proxy; arguments are values, or their text."""
+    """Return what left the proxy. Arguments are values, or their text."""
     arguments = [values if isinstance(values, str) else json.dumps(values) for _, values in calls]
     return Left(text, [name for name, _ in calls], arguments, finish, failed)
 
@@ -258,8 +258,8 @@ def test_a_broken_call_in_text_is_judged(gone: Left, verdict: Verdict) -> None:
     assert judge(made(HERMES, IN_TEXT, around="Now:\n", core=BAD), gone).verdict is verdict
 
 
-def test_of_two_calls_the_one_that_is_not_broken_may_leave_alone() -> None:
-    """It must be as it was meant, and the other one must be text."""
+def test_the_unbroken_one_of_two_calls_may_be_sent_alone() -> None:
+    """It must be as meant, and the other call must be text."""
     other: Call = ("write", {"path": "b"})
     text = f'{IN_TEXT}\n<tool_call>\n{{"name": "write", "arguments": {{"path": "b"}}}}\n</tool_call>'
     case = made(HERMES, text, [("write", MEANT), other], core=BAD)
@@ -270,8 +270,8 @@ def test_of_two_calls_the_one_that_is_not_broken_may_leave_alone() -> None:
     assert judge(case, left(("write", {"path": "c"}), text=IN_TEXT)).verdict is Verdict.WRONG
 
 
-def test_what_is_legal_as_it_was_written_is_counted_apart() -> None:
-    """The schema accepts it; what it does not accept is refused if it leaves as it was written."""
+def test_a_call_that_is_valid_as_written_is_counted_separately() -> None:
+    """The schema must accept it; otherwise it counts as refused if it is sent as written."""
     written = {"path": "a", "content": "say ", "limit": 3}
     case = made(STRUCTURED, json.dumps(written))
     assert judge(case, left(("write", written))) == Judged(Verdict.LEGAL, "strictly", False)
@@ -279,15 +279,15 @@ def test_what_is_legal_as_it_was_written_is_counted_apart() -> None:
     strange = {"path": "a", "hi": ""}
     case = made(STRUCTURED, json.dumps(strange), offer=CLOSED)
     assert judge(case, left(("write", strange))) == Judged(Verdict.REFUSED, "as it was written", True)
-    # A value of the wrong type says what was written, under the tool's own key; there is one way to mend it.
+    # A value of the wrong type under an existing key has only one reading and may stay.
     wrong_type = {"path": "a", "limit": "3"}
     case = made(STRUCTURED, json.dumps(wrong_type))
     assert judge(case, left(("write", wrong_type))) == Judged(Verdict.LEGAL, "strictly", True)
 
 
 @pytest.mark.parametrize("finish", ["stop", "length", "repetition"])
-def test_of_what_is_cut_no_call_may_come(finish: str) -> None:
-    """It stays text, or as it was cut under an end that says so; nothing may supply the end of a string."""
+def test_a_truncated_call_must_not_be_completed(finish: str) -> None:
+    """It stays text, or truncated with a finish that says so. No string may be closed."""
     cut = '{"path": "a", "content": "sa'
     broken = Broken(one=False, cut=True, finish=finish)
     case = made(STRUCTURED, cut, broken=broken, finish=finish)
@@ -309,8 +309,8 @@ def test_of_what_is_cut_no_call_may_come(finish: str) -> None:
 
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-def test_of_what_is_no_call_none_may_come(finish: str) -> None:
-    """Not even one that the schema allows, and that is what was written."""
+def test_text_that_is_not_a_call_must_not_become_one(finish: str) -> None:
+    """This holds even if the schema allows the call."""
     text = '<tool_call>\n{"name": "write", "arguments": {"path": "a"}}\n</tool_call>'
     written = {"path": "a"}
     case = made(HERMES, text, [("write", written)], broken=Broken(one=False, no_call=True), core='{"path": "a"}')
@@ -320,8 +320,8 @@ def test_of_what_is_no_call_none_may_come(finish: str) -> None:
     assert judge(case, left(text="", finish="stop")).verdict is Verdict.WRONG
 
 
-def test_of_copies_none_may_be_a_call() -> None:
-    """Of two calls that a tool showed, the one that was not chosen is a copy all the same."""
+def test_a_copied_call_must_not_become_a_call() -> None:
+    """If a tool showed two calls, both are copies, whichever was chosen."""
     calls: list[Call] = [("write", {"path": "a"}), ("write", {"path": "b"})]
     text = HERMES.write(calls, -1)
     broken = Broken(one=False, no_call=True, shown=lambda text: text)
@@ -336,8 +336,8 @@ def test_of_copies_none_may_be_a_call() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_not_broken_leaves_as_it_came() -> None:
-    """C1, in every family; of calls without a wrapper of their own a few are refused."""
+def test_unbroken_calls_are_sent_as_meant() -> None:
+    """C1: this holds in every family. A few calls without a wrapper are refused."""
     control = run(300, seed=12, breaks=["none"])
     assert control.total.one == 300 and not control.total.verdicts[Verdict.WRONG]
     refused = {name for name, count in control.families.items() if count.one != count.one_right}
@@ -345,13 +345,13 @@ def test_what_is_not_broken_leaves_as_it_came() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_wrong_leaves_the_proxy(smoke: Any) -> None:
-    """C9: of a broken call comes what was meant, or none."""
+def test_no_wrong_call_is_sent(smoke: Any) -> None:
+    """C9: a broken call is sent as meant, or not at all."""
     assert dict(smoke.reasons) == {}
 
 
-def test_the_report_says_what_is_met(capsys: pytest.CaptureFixture[str]) -> None:
-    """A table by break and one by family, the verdicts, and the exit code."""
+def test_the_report_shows_tables_verdicts_and_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has one table by break and one by family. The exit status is 0."""
     assert main(["--cases", "30", "--break", "none", "--break", "trailing_comma"]) == 0
     said = capsys.readouterr().out
     assert "| break" in said and "| family" in said and "| trailing_comma" in said

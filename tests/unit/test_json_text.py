@@ -1,4 +1,4 @@
-"""The table of `json.py`, tried cell by cell: surrogates, huge integers, keys given twice, depth."""
+"""The readers and writers of `json.py`: surrogates, huge integers, duplicate keys, and depth."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ READERS: dict[str, Reader] = {
 
 
 @pytest.mark.parametrize("name", [*READERS, "read_json"])
-def test_readers_take_lone_surrogates(name: str) -> None:
+def test_readers_accept_lone_surrogates(name: str) -> None:
     assert {**READERS, "read_json": read_json}[name]('"\\ud800"') == SURROGATE
 
 
@@ -63,24 +63,24 @@ def test_the_last_of_two_equal_keys_counts(name: str) -> None:
     assert READERS[name]('{"a": 1, "a": 2}') == {"a": 2}
 
 
-def test_a_calls_arguments_have_no_key_twice() -> None:
+def test_arguments_of_a_call_must_not_contain_a_key_twice() -> None:
     with pytest.raises(ValueError, match="twice"):
         read_json('{"a": 1, "a": 2}')
 
 
 @pytest.mark.parametrize("name", [*READERS, "read_json"])
-def test_what_is_nested_beyond_the_stack_is_a_value_error(name: str) -> None:
+def test_values_nested_beyond_the_stack_raise_value_error(name: str) -> None:
     with pytest.raises(ValueError, match="nested too deeply"):
         {**READERS, "read_json": read_json}[name](DEEP)
 
 
-def test_huge_integers() -> None:
+def test_readers_accept_huge_integers() -> None:
     assert (load_json(str(HUGE)), read_json(str(HUGE)), _load_prefix(str(HUGE))) == (HUGE, HUGE, HUGE)
     assert _load_bytes(f'[{HUGE}, "1"]') == [HUGE, "1"]
     assert _load_chunk(str(HUGE)) == 1e30
 
 
-# Numbers as texts, among them those at which readers part: 19 digits, the ends of 64 bits, of a float, minus zero.
+# Numbers on which readers differ: 19 digits, limits of 64-bit integers and floats, and minus zero.
 _NUMBERS = st.sampled_from(
     [*("-0", "-0.0", "1e5", "1E-7", "0.1000000000000000055511151231257827", "1e308", "5e-324", "1e-400")]
     + [f"{sign}{2**bits + more}" for sign in ("", "-") for bits in (53, 63, 64) for more in (-1, 0, 1)]
@@ -99,7 +99,7 @@ _VALUES = st.recursive(
 
 @pytest.mark.slow
 @given(_VALUES)
-def test_bytes_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
+def test_bytes_are_read_like_pythons_json_reads_them(text: str) -> None:
     data = text.encode("utf-8", "surrogatepass")
     assert repr(load_json(data)) == repr(json.loads(text))
 
@@ -117,7 +117,7 @@ _LONG_TEXTS = (
 
 
 @pytest.mark.parametrize("text", _LONG_TEXTS)
-def test_long_rows_of_digits_are_read_as_pythons_own_reader_reads_them(text: str) -> None:
+def test_long_numbers_are_read_like_pythons_json_reads_them(text: str) -> None:
     def read(data: str | bytes) -> str:
         try:
             return repr(load_json(data))
@@ -139,7 +139,7 @@ def test_long_rows_of_digits_are_read_as_pythons_own_reader_reads_them(text: str
         (b'{"a": "\xed\xa0\xbd"}', '{"a":"\ufffd\ufffd\ufffd"}'.encode()),
     ],
 )
-def test_what_only_lenient_clients_read_is_written_for_all(
+def test_lenient_json_is_rewritten_as_strict_json(
     load: Callable[[bytes], tuple[Json, bool]], data: bytes, written: bytes
 ) -> None:
     value, is_strict = load(data)
@@ -148,7 +148,7 @@ def test_what_only_lenient_clients_read_is_written_for_all(
 
 @pytest.mark.parametrize("load", [load_chunk, load_upstream])
 @pytest.mark.parametrize("data", [b"", b"oops", b'{"a": nan}', b'{"a": 1', b"{'a': 1}", b'["\t",' + b"[" * 9**6])
-def test_what_not_even_a_lenient_reader_reads_is_a_value_error(
+def test_invalid_json_raises_value_error(
     load: Callable[[bytes], tuple[Json, bool]], data: bytes
 ) -> None:
     with pytest.raises(ValueError):
@@ -157,7 +157,7 @@ def test_what_not_even_a_lenient_reader_reads_is_a_value_error(
 
 @pytest.mark.parametrize("name", ["load_json", "of bytes", "read_json"])
 @pytest.mark.parametrize("text", ["NaN", "Infinity", "[-Infinity]"])
-def test_what_is_no_number_of_json_is_refused(name: str, text: str) -> None:
+def test_numbers_outside_json_are_refused(name: str, text: str) -> None:
     with pytest.raises(ValueError, match="JSON"):
         {**READERS, "read_json": read_json}[name](text)
 
@@ -173,19 +173,19 @@ def test_what_is_no_number_of_json_is_refused(name: str, text: str) -> None:
     ],
     ids=["dump_json", "dump_strict", "dump_request", "dump", "dump_inner"],
 )
-def test_writers(write: Callable[[Json], str], surrogate: str) -> None:
+def test_writers_handle_lone_surrogates_and_huge_integers(write: Callable[[Json], str], surrogate: str) -> None:
     written = write({"a": f"{SURROGATE}é"})
     assert written.replace("\\u00e9", "é") == surrogate.replace("\\u00e9", "é")
     assert write({"a": HUGE}).replace(" ", "") == f'{{"a":{HUGE}}}'
 
 
-def test_a_calls_numbers_stay_as_they_were_written() -> None:
+def test_numbers_in_arguments_keep_their_spelling() -> None:
     for text in ("1.10", "1e999", "-0.0", "1E5", "9" * 5000):
         assert dump(read_json(f'{{"a": {text}}}')) == f'{{"a": {text}}}'
 
 
 @pytest.mark.parametrize("write", [dump, dump_inner])
-def test_what_cannot_be_written_is_a_value_error(write: Callable[[Json], str]) -> None:
+def test_unwritable_values_raise_value_error(write: Callable[[Json], str]) -> None:
     value: Json = 1
     for _ in range(200_000):
         value = [value]
@@ -193,6 +193,6 @@ def test_what_cannot_be_written_is_a_value_error(write: Callable[[Json], str]) -
         write(value)
 
 
-def test_the_same_arguments_have_the_same_text() -> None:
+def test_equal_arguments_have_the_same_canonical_text() -> None:
     assert canonical('{"b": 1, "a": [2]}') == canonical('{"a":[2],"b":1}')
     assert canonical("not JSON") == "not JSON"

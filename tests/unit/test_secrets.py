@@ -1,4 +1,4 @@
-"""Masking: secrets and strings that look like keys become stars, in linear time, and nothing else changes."""
+"""Masking: secrets and strings that look like keys become asterisks, in linear time, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.support.helpers import RECORDINGS
 from tests.support.work import over_soon
 
 PLAIN = "Key-0123456789.abc_def"
-# Letters that encodings change.
+# Contains characters that encodings change.
 SIGNED = 'Key+01/x=="\\~&<'
-# Built here, so that no scanner takes this file for a leak.
+# The keys are assembled here so that no scanner reports this file.
 LOOK_LIKE_KEYS = [
     "sk-" + "proj-Ab3_0123456789",
     "ghp_" + "0123456789abcdefABCD",
@@ -42,14 +42,14 @@ LOOK_LIKE_KEYS = [
     ],
     ids=["plain", "JSON", "JSON of PHP", "JSON of .NET", "JSON in JSON", "URL", "URL with slashes", "Python"],
 )
-def test_a_secret_is_masked_as_json_and_url_encoding_write_it(key: str, write: object) -> None:
+def test_a_secret_is_masked_in_every_encoding(key: str, write: object) -> None:
     assert callable(write)
     said = write(key)
     assert masked_text(f"no {said}!", (key,)) == f"no {'*' * len(said)}!"
     assert masked(f"no {said}!".encode(), ("another-key", key)) == f"no {'*' * len(said)}!".encode()
 
 
-def test_a_short_secret_is_a_placeholder() -> None:
+def test_a_short_secret_is_a_placeholder_and_not_masked() -> None:
     short = "x" * (MIN_SECRET - 1)
     assert masked_text(f"no {short}!", (short, "")) == f"no {short}!"
 
@@ -75,12 +75,12 @@ def test_recorded_replies_are_unchanged() -> None:
         assert masked(data, (PLAIN,)) == data, path
 
 
-def test_a_text_is_masked_before_it_is_cut() -> None:
+def test_a_text_is_masked_before_it_is_truncated() -> None:
     for most in range(3, 3 + len(PLAIN)):
         assert masked_start(f"no {PLAIN}!", most, (PLAIN,)) == f"no {'*' * len(PLAIN)}!"[:most]
 
 
-def test_an_error_is_masked_in_all_that_the_client_gets() -> None:
+def test_a_secret_is_masked_in_every_field_of_an_error() -> None:
     body = {"message": f"no {PLAIN}", "type": f"bad {PLAIN}"}
     refused = refusal(body, status=401, body=json.dumps({"error": body}).encode())
     refused.headers = (("WWW-Authenticate", f"Bearer error={PLAIN}"),)

@@ -1,4 +1,4 @@
-"""Server-sent events: the WHATWG rules, equal results at every cut, and every byte kept (F66)."""
+"""Server-sent events: the WHATWG rules, equal results at every cut, and no lost bytes (F66)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def decode(cut: list[bytes]) -> list[ServerSentEvent]:
 
 
 def said(events: list[ServerSentEvent]) -> Said:
-    """What a client is told: events with data, and their names."""
+    """Return the data and name of each event with data."""
     return [(event.data, event.name) for event in events if event.data is not None]
 
 
 def reference(data: bytes) -> Said:
-    """The WHATWG rules, word by word (9.2.6), with the one addition that an unfinished event counts."""
+    """Parse by the WHATWG rules (9.2.6), except that an unfinished event counts."""
     text = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     found: Said = []
     buffer: list[bytes] = []
@@ -84,7 +84,7 @@ STREAMS: dict[str, tuple[bytes, Said]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream_says_what_the_standard_says(name: str) -> None:
+def test_a_stream_is_decoded_as_in_the_standard(name: str) -> None:
     data, expected = STREAMS[name]
     assert reference(data) == expected
     assert said(decode([data])) == expected
@@ -109,7 +109,7 @@ _ENDS = st.sampled_from([b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"\r\r", b
 
 @settings(max_examples=300, derandomize=True)
 @given(st.lists(st.tuples(_LINES, _ENDS), max_size=12), st.lists(st.integers(0, 60), max_size=6))
-def test_any_lines_in_any_cut_say_what_the_standard_says(lines: list[tuple[bytes, bytes]], places: list[int]) -> None:
+def test_random_lines_are_decoded_as_in_the_standard(lines: list[tuple[bytes, bytes]], places: list[int]) -> None:
     data = b"".join(line + end for line, end in lines)
     at = sorted({min(place, len(data)) for place in places})
     cut = [data[start:end] for start, end in zip([0, *at], [*at, len(data)], strict=True)]
@@ -119,7 +119,7 @@ def test_any_lines_in_any_cut_say_what_the_standard_says(lines: list[tuple[bytes
     assert decode([data[place : place + 1] for place in range(len(data))]) == events
 
 
-def test_an_event_is_given_with_the_byte_that_completes_it() -> None:
+def test_an_event_is_returned_with_its_last_byte() -> None:
     for data in (b"data: a\n\n", b"data: a\r\n\r\n", b"data: a\r\r"):
         decoder = Decoder()
         assert decoder.feed(data[:-1]) == ()
@@ -127,16 +127,16 @@ def test_an_event_is_given_with_the_byte_that_completes_it() -> None:
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n", b"\n\r", b"\r", b"\r\n\r"])
-def test_an_event_that_lacked_its_blank_line_is_completed_on_the_wire(ending: bytes) -> None:
-    """F66: what follows it in the client's stream must be an event of its own."""
+def test_an_event_without_its_blank_line_is_completed(ending: bytes) -> None:
+    """F66: the next event in the client's stream must be separate."""
     data = b"data: a" + ending
     raw = b"".join(event.raw for event in decode([data]))
     assert raw.startswith(data)
     assert reference(raw + b"data: next\n\n") == [(b"a", ""), (b"next", "")]
 
 
-def test_the_limit_holds_at_every_cut() -> None:
-    """C7: an event over the limit is refused also if it comes whole."""
+def test_the_size_limit_holds_at_every_cut() -> None:
+    """C7: an event over the limit is refused even if it arrives in one piece."""
     data = b"data: " + b"a" * 40 + b"\n\n"
     for cut in ([data], [data[:20], data[20:]], [data[at : at + 1] for at in range(len(data))]):
         with pytest.raises(LimitExceeded):
@@ -147,12 +147,12 @@ def test_the_limit_holds_at_every_cut() -> None:
 
 @pytest.mark.parametrize("data", [b"a", b"a\nb", b"a\r\nb\rc", b"", "naïve 🙂".encode(), b"[DONE]"])
 @pytest.mark.parametrize("name", ["", "ping"])
-def test_what_is_encoded_is_decoded_again(data: bytes, name: str) -> None:
+def test_encoded_events_are_decoded(data: bytes, name: str) -> None:
     expected = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     assert said(decode([sse.encode(data, name)])) == [(expected, name)]
 
 
-def test_a_bom_before_an_only_event_without_its_blank_line_is_no_part_of_it() -> None:
+def test_a_bom_is_removed_from_a_single_unfinished_event() -> None:
     decoder = Decoder()
     assert decoder.feed(b"\xef\xbb\xbfdata: a") == ()
     assert [event.data for event in decoder.finish()] == [b"a"]

@@ -1,4 +1,4 @@
-"""Files of agents: written beside a copy, written once, and restored to the byte."""
+"""Agents' configuration files: backed up, written once, and restored byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHOLE = '{\n  "model": "m"\n}\n'
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """All files and folders below one: mode and content."""
+    """Return the mode and content of every file and folder below `folder`."""
     return {
         str(path.relative_to(folder)): (stat.S_IMODE(path.lstat().st_mode), _content(path))
         for path in sorted(folder.rglob("*"))
@@ -34,7 +34,7 @@ def _content(path: Path) -> bytes:
 
 @pytest.fixture(name="home")
 def _home(tmp_path: Path) -> Iterator[Path]:
-    """A home with a file in it, under a mask that would let all read what is new."""
+    """A home folder with one file, under a umask that makes new files readable by all users."""
     before = os.umask(0o022)
     home = tmp_path / "home"
     home.mkdir()
@@ -58,7 +58,7 @@ def failed(step: object) -> CommandError:
     return caught.value
 
 
-def test_another_content_keeps_the_first_copy(home: Path) -> None:
+def test_writing_other_content_keeps_the_first_backup(home: Path) -> None:
     path = home / "config.json"
     path.write_text("{}")
     before = tree(home)
@@ -70,8 +70,8 @@ def test_another_content_keeps_the_first_copy(home: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_somebody_else_has_changed_since_is_not_undone(home: Path, again: bool) -> None:
-    """Be it that it was written once more on top of that."""
+def test_restore_refuses_a_file_that_the_user_changed(home: Path, again: bool) -> None:
+    """The user's change survives a second write, too."""
     path = home / "config.json"
     path.write_text("{}")
     files(home).write([made(home, "config.json"), made(home)])
@@ -85,7 +85,7 @@ def test_what_somebody_else_has_changed_since_is_not_undone(home: Path, again: b
     assert tree(home) == now
 
 
-def test_what_is_gone_already_need_not_be_removed(home: Path) -> None:
+def test_restore_accepts_a_file_that_is_already_deleted(home: Path) -> None:
     before = tree(home)
     files(home).write([made(home)])
     (home / ".agent/config.json").unlink()
@@ -93,7 +93,7 @@ def test_what_is_gone_already_need_not_be_removed(home: Path) -> None:
     assert tree(home) == before
 
 
-def test_folders_in_which_the_agent_has_put_something_stay(home: Path) -> None:
+def test_restore_keeps_folders_that_the_agent_uses(home: Path) -> None:
     files(home).write([made(home)])
     (home / ".agent/sessions").mkdir()
     list(files(home).restore())
@@ -102,8 +102,8 @@ def test_folders_in_which_the_agent_has_put_something_stay(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_over_4_mb_is_refused_in_one_sentence(home: Path) -> None:
-    """To merge one of 20 MB took half a minute."""
+def test_a_file_over_4_mb_is_refused_with_one_message(home: Path) -> None:
+    """Merging a file of 20 MB took half a minute."""
     file = made(home)
     path = Path(file.path)
     path.parent.mkdir()
@@ -116,7 +116,7 @@ def test_a_file_over_4_mb_is_refused_in_one_sentence(home: Path) -> None:
     assert files(home).write([file])
 
 
-def test_nothing_is_written_unless_all_can_be_merged(home: Path) -> None:
+def test_no_file_is_written_unless_all_can_be_merged(home: Path) -> None:
     (home / "bad.json").write_text("{'a': 1}")
     before = tree(home)
     error = failed(lambda: files(home).write([made(home), made(home, "bad.json")]))
@@ -125,7 +125,7 @@ def test_nothing_is_written_unless_all_can_be_merged(home: Path) -> None:
     assert list(files(home).restore()) == ["nothing to undo"]
 
 
-def test_a_link_stays_a_link(home: Path) -> None:
+def test_a_symlink_stays_a_symlink(home: Path) -> None:
     (home / "dotfiles").mkdir()
     (home / "dotfiles/config.json").write_text("{}")
     (home / "config.json").symlink_to("dotfiles/config.json")
@@ -137,7 +137,7 @@ def test_a_link_stays_a_link(home: Path) -> None:
     assert tree(home) == before
 
 
-def test_a_copy_that_is_somebody_elses_is_never_overwritten(home: Path) -> None:
+def test_a_backup_of_another_program_is_never_overwritten(home: Path) -> None:
     (home / "config.json").write_text("{}")
     (home / f"config.json{SUFFIX}").write_text("precious")
     before = tree(home)
@@ -145,7 +145,7 @@ def test_a_copy_that_is_somebody_elses_is_never_overwritten(home: Path) -> None:
     assert tree(home) == before
 
 
-def test_a_record_that_cannot_be_read_is_told(home: Path) -> None:
+def test_an_unreadable_record_is_reported(home: Path) -> None:
     files(home).write([made(home)])
     record = home / ".local/state/vllm-tool-proxy/setup-claude.json"
     for text in ("{", "[]", "{}", '{"files": {"a": {}}, "folders": []}'):
@@ -153,22 +153,22 @@ def test_a_record_that_cannot_be_read_is_told(home: Path) -> None:
         assert str(record) in str(failed(lambda: files(home)))
 
 
-def test_what_stays_and_goes_past_the_proxy_is_told(home: Path) -> None:
+def test_a_kept_setting_that_overrides_the_proxy_is_reported(home: Path) -> None:
     path = home / "a.json"
     path.write_text('{"agents": {"w": {"model": "x/y"}}}')
     file = File(str(path), Format.JSON, {}, rivals=(("agents", "*", "model"),))
-    (told,) = AgentFiles("a", home).write([file])
-    assert told == f"{path}: nothing to change; kept, but overrides the proxy unless you remove it: agents.w.model"
+    (note,) = AgentFiles("a", home).write([file])
+    assert note == f"{path}: nothing to change; kept, but overrides the proxy unless you remove it: agents.w.model"
 
 
-def test_a_key_is_written_and_then_the_file_is_for_its_user_only(home: Path) -> None:
+def test_writing_a_key_makes_the_file_private(home: Path) -> None:
     path = home / "config.json"
     path.write_text("{}")
     before = tree(home)
     assert before["config.json"][0] == 0o644
     file = File(str(path), Format.JSON, {"key": 'a"b'})
-    for told in ("written", "nothing to change"):
-        assert files(home).write([file], 'a"b')[0].startswith(f"{path}: {told}")
+    for note in ("written", "nothing to change"):
+        assert files(home).write([file], 'a"b')[0].startswith(f"{path}: {note}")
     assert (json.loads(path.read_text()), tree(home)["config.json"][0]) == ({"key": 'a"b'}, 0o600)
     list(files(home).restore())
     assert tree(home) == before

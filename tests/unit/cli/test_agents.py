@@ -1,7 +1,7 @@
-"""The agents' configurations: rows of `agents.jsonl`, and what holds for each of them.
+"""The agents' configurations: the rows of `agents.jsonl`, and rules that hold for every agent.
 
-A row has the values that differ from VALUES, the user's files as `texts`, and the configuration: what `setup` writes
-(`configure`), or what `launch` gives to one run (`launch`).
+A row holds the values that differ from VALUES, the user's files (`texts`), and the expected configuration: what `setup`
+writes (`configure`), or what `launch` passes to one run (`launch`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def configured(row: dict[str, Any]) -> Configuration:
 
 
 def as_data(configuration: Configuration) -> Any:
-    """Return a configuration as JSON, without empty fields and with the long instructions of Codex as a word."""
+    """Return a configuration as JSON, without empty fields, with Codex's long instructions replaced by a word."""
     data = {name: value for name, value in asdict(configuration).items() if value}
     for file in data.get("files", ()):
         file["format"] = file["format"].value
@@ -52,16 +52,16 @@ def as_data(configuration: Configuration) -> Any:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row['agent']}: {row['why']}" for row in ROWS])
-def test_an_agent_is_configured_as_its_row_says(row: dict[str, Any]) -> None:
+def test_agent_is_configured_as_in_its_row(row: dict[str, Any]) -> None:
     assert as_data(configured(row)) == row["configuration"]
 
 
-def test_each_agent_has_rows_and_the_command_line_knows_it() -> None:
+def test_every_agent_has_rows_and_a_command_line_choice() -> None:
     assert list(_AGENTS) == list(AGENTS) and {row["agent"] for row in ROWS} == {*AGENTS}
 
 
 @EVERY
-def test_each_waits_longer_than_the_proxy_and_gets_the_model_and_its_context(agent: Agent) -> None:
+def test_agent_gets_a_longer_timeout_than_the_proxy_and_the_models_context(agent: Agent) -> None:
     said = json.dumps(as_data(agent.configure(VALUES)))
     known = Settings()
     assert PATIENCE > known.idle_timeout > known.heartbeat
@@ -75,16 +75,16 @@ def test_each_waits_longer_than_the_proxy_and_gets_the_model_and_its_context(age
 
 
 @EVERY
-def test_a_key_is_in_no_file_and_nothing_stands_for_it_then(agent: Agent) -> None:
+def test_a_key_is_written_to_no_file_and_has_no_placeholder(agent: Agent) -> None:
     configuration = agent.configure(KEYED)
     files = "\n".join(merged("", file) for file in configuration.files)
-    # Cline cannot name a variable.
+    # Cline cannot read a key from a variable.
     assert (KEY in files) == (agent.name == "cline") and f'"{NO_KEY}"' not in files
     assert "PROXY_KEY" in files or KEY in files or KEY in configuration.environment.values()
 
 
-def test_openclaw_includes_a_configuration_that_is_a_link(tmp_path: Path) -> None:
-    """OpenClaw refuses what a link leads to, unless that folder is one of the roots, too."""
+def test_openclaw_include_roots_contain_the_folder_of_a_symlinked_configuration(tmp_path: Path) -> None:
+    """OpenClaw refuses a symlink unless its target's folder is an include root, too."""
     for folder in ("dotfiles", ".openclaw"):
         (tmp_path / folder).mkdir()
     (tmp_path / "dotfiles/openclaw.json").write_text("{}")
@@ -105,6 +105,6 @@ def test_an_agents_own_model_is_found_unless_it_is_the_proxys() -> None:
     assert agents["list"] == own
 
 
-def test_qwens_settings_of_the_machine_that_cannot_be_read_are_not_dropped() -> None:
+def test_unreadable_machine_wide_qwen_settings_are_an_error() -> None:
     with pytest.raises(NotMergeableError):
         AGENTS["qwen"].launch(replace(VALUES, read=lambda path: "{"))

@@ -1,4 +1,4 @@
-"""What `check` says of a valid rules file that may not mean what its author thinks."""
+"""The notes of `check` on a valid rules file that may not mean what its author expects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.real.processes import ROOT
 from tests.support.rows import rows
 
 
-def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """The notes of `check`, without the path of the file."""
+def notes_of(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the notes of `check`, without the path of the file."""
     path = folder / "r.yaml"
     path.write_text(text)
     assert main(["check", "--rules", str(path)]) == 0
@@ -25,21 +25,21 @@ def told(text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[st
 
 
 @rows(__file__, "text,shown")
-def test_a_regular_expression_in_the_place_of_a_glob_is_named(
+def test_a_regular_expression_used_as_a_glob_is_noted(
     text: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (note,) = [note for note in told(text, tmp_path, capsys) if "the section tools replaces" not in note]
+    (note,) = [note for note in notes_of(text, tmp_path, capsys) if "the section tools replaces" not in note]
     assert note.startswith(f"{shown} looks like a regular expression")
 
 
 @pytest.mark.parametrize("glob", ["*qwen*", "qwen2.*", "gpt-[45]*", "a.b?c", "[Dd]eepseek"])
-def test_a_glob_is_not(glob: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(f"aliases: {{'{glob}': m}}\nsettings: {{port: 8003}}\n", tmp_path, capsys) == []
+def test_a_glob_is_not_noted(glob: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert notes_of(f"aliases: {{'{glob}': m}}\nsettings: {{port: 8003}}\n", tmp_path, capsys) == []
 
 
-def test_a_section_that_replaces_built_in_entries_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_section_that_replaces_built_in_entries_is_noted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "settings: {port: 8003}\ntools: {}\nmodels:\n  - match: '*'\n"
-    tools, models = told(text, tmp_path, capsys)
+    tools, models = notes_of(text, tmp_path, capsys)
     assert tools.startswith("r.yaml:2: the section tools replaces the built-in entries for todowrite, edit, ")
     assert models.startswith("r.yaml:3: the section models replaces the built-in entries for *gpt-oss*, ")
     assert all(
@@ -47,9 +47,9 @@ def test_a_section_that_replaces_built_in_entries_is_named(tmp_path: Path, capsy
     )
 
 
-def test_a_copy_of_the_built_in_file_replaces_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_copy_of_the_built_in_file_has_no_notes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[3] / "rules.yaml").read_text()
-    assert told(text, tmp_path, capsys) == []
+    assert notes_of(text, tmp_path, capsys) == []
     assert main(["check"]) == 0
     assert "note: " not in capsys.readouterr().out
 
@@ -62,8 +62,8 @@ def test_a_glob_that_starts_with_an_asterisk_needs_quotes(
 ) -> None:
     (tmp_path / "r.yaml").write_text(text)
     assert main(["check", "--rules", str(tmp_path / "r.yaml")]) == 2
-    told = 'r.yaml:2: a glob that starts with * needs quotes; write it as "*..."\n'
-    assert capsys.readouterr().err.endswith(told)
+    message = 'r.yaml:2: a glob that starts with * needs quotes; write it as "*..."\n'
+    assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
@@ -88,7 +88,7 @@ def test_check_reports_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert any(line.startswith("models ") for line in report["rules"]["summary"])
     for words, error in ((["--port", "x"], "--port: 'x' cannot be used"), (["--prot"], "No such option '--prot'")):
         assert main(["check", "--json", *words]) == 2
-        told = json.loads(capsys.readouterr().out)
-        assert told["ok"] is False and told["error"].startswith(error)
+        report = json.loads(capsys.readouterr().out)
+        assert report["ok"] is False and report["error"].startswith(error)
     assert main(["serve", "--json"]) == 2
     assert "No such option '--json'" in capsys.readouterr().err

@@ -21,7 +21,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_bare(tmp_path, monkeypatch)
 
 
-def test_the_key_opens_the_proxy_and_is_not_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_key_opens_the_proxy_and_its_hash_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "keys.yaml"
     assert main(["key", "add", "alice", "--file", str(file)]) == 0
     out, err = capsys.readouterr()
@@ -32,8 +32,8 @@ def test_the_key_opens_the_proxy_and_is_not_stored(tmp_path: Path, capsys: pytes
 
 
 @rows(__file__, "before")
-def test_the_rest_of_the_file_stays(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is the one of the setting, and keeps its mode."""
+def test_the_rest_of_the_file_is_unchanged(before: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is the one named by the setting. It keeps its mode."""
     file = tmp_path / "keys.yaml"
     file.write_text(before)
     file.chmod(0o640)
@@ -45,7 +45,7 @@ def test_the_rest_of_the_file_stays(before: str, tmp_path: Path, monkeypatch: py
 
 
 @rows(__file__, "name,before,status,message")
-def test_what_cannot_be_added_is_one_line_and_changes_nothing(  # noqa: PLR0917
+def test_a_failed_addition_is_one_error_line_and_changes_nothing(  # noqa: PLR0917
     name: str, before: str, status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "keys.yaml"
@@ -55,12 +55,12 @@ def test_what_cannot_be_added_is_one_line_and_changes_nothing(  # noqa: PLR0917
     assert not out and message in err and err.count("\n") == 1 and file.read_text() == before
 
 
-def test_without_a_file_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_key_file_the_error_says_how_to_create_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", "add", "alice"]) == 2
     assert "pass --file FILE, or set client_keys" in capsys.readouterr().err
 
 
-def test_without_standard_output_no_key_is_made(tmp_path: Path) -> None:
+def test_without_standard_output_no_key_is_created(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     command = f"{sys.executable} -m proxy key add alice --file {file} >&-"
     done = subprocess.run(["/bin/sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False)
@@ -68,7 +68,7 @@ def test_without_standard_output_no_key_is_made(tmp_path: Path) -> None:
     assert "standard output is closed, so a key cannot be shown" in done.stderr
 
 
-def test_a_key_that_cannot_be_shown_is_not_stored(tmp_path: Path) -> None:
+def test_a_key_that_cannot_be_printed_is_not_stored(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     command = [sys.executable, "-m", "proxy", "key", "add", "alice", "--file", str(file)]
     with open("/dev/full", "wb") as full:

@@ -1,4 +1,4 @@
-"""The command line: its help, its errors, its exit statuses."""
+"""The command line: help, errors and exit statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shown(words: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command prints, on one line."""
+    """Return the output of a command as one line."""
     assert main(words.split()) == 0
     return " ".join(capsys.readouterr().out.split())
 
@@ -51,7 +51,7 @@ def test_help_lists_every_command_and_each_has_help(capsys: pytest.CaptureFixtur
     assert "After three timeouts in a row the doctor stops." in shown("doctor --help", capsys)
 
 
-def test_without_arguments_it_says_what_it_is_and_which_commands_to_try(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_it_describes_itself_and_suggests_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     text = capsys.readouterr().out
     assert text.startswith("vllm-tool-proxy repairs the tool calls of open models.") and text.count("\n") < 12
@@ -66,7 +66,7 @@ def test_the_version_is_printed(flag: str, capsys: pytest.CaptureFixture[str]) -
 
 
 @rows(__file__, "words,message")
-def test_wrong_usage_is_one_line_and_exit_status_2(
+def test_wrong_usage_is_one_error_line_and_exit_status_2(
     words: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "old.yaml").write_text("settings:\n  port: 8009  # ours\n  audit_size: 65536\n")

@@ -1,6 +1,6 @@
-"""A configuration gets into a user's file, and everything else in it stays, to the letter.
+"""A configuration is merged into a user's file, and everything else in the file stays unchanged.
 
-`merging.jsonl` has a row per file: its text before and after (null: it cannot be edited safely).
+`merging.jsonl` has one row per file: its text before and after (null: it cannot be merged safely).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def file(format: Format, content: Any = CONTENT, **more: Any) -> File:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{at} {row['format']}: {row['why']}" for at, row in enumerate(ROWS)])
-def test_a_file_is_edited_as_its_row_says(row: dict[str, Any]) -> None:
+def test_a_file_is_merged_as_in_its_row(row: dict[str, Any]) -> None:
     made = file(Format(row["format"]), row.get("content", CONTENT), own=row.get("own", False))
     if row["after"] is None:
         with pytest.raises(NotMergeableError):
@@ -43,7 +43,7 @@ def test_a_file_is_edited_as_its_row_says(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("made", FILES)
-def test_an_agents_file_is_made_whole_and_what_a_user_has_in_it_stays(made: File) -> None:
+def test_a_new_file_is_complete_and_an_existing_one_keeps_the_users_lines(made: File) -> None:
     text = merged("", made)
     assert read(text, made.format) == made.content and merged(text, made) == text
     own = {
@@ -58,14 +58,14 @@ def test_an_agents_file_is_made_whole_and_what_a_user_has_in_it_stays(made: File
 
 
 @pytest.mark.parametrize(("old", "new"), [(True, 1), (1, 1.0), ("1", 1), (None, False), ({}, [])])
-def test_a_value_of_another_type_is_another(old: Any, new: Any) -> None:
+def test_a_value_of_another_type_is_replaced(old: Any, new: Any) -> None:
     after = merged(json.dumps({"a": old}), file(Format.JSON, {"a": new}))
     assert repr(json.loads(after)["a"]) == repr(new)
 
 
 @pytest.mark.parametrize("text", ['model = """x"""\n', 'a = """\nmodel = "in a text"\n[provider.ours]\n"""\n'])
-def test_a_text_of_several_lines_is_no_key(text: str) -> None:
-    """Or it is left alone: the result always says what it must."""
+def test_a_key_inside_a_multi_line_string_is_not_a_key(text: str) -> None:
+    """Such a file is merged correctly or refused."""
     try:
         after = merged(text, file(Format.TOML))
     except NotMergeableError:
@@ -81,7 +81,7 @@ def test_a_text_of_several_lines_is_no_key(text: str) -> None:
     ),
     st.sampled_from([None, 0, 1, 4]),
 )
-def test_whatever_json_says_is_read_and_kept(value: Any, indent: int | None) -> None:
+def test_any_json_value_is_read_and_kept(value: Any, indent: int | None) -> None:
     text = json.dumps({"a": value}, indent=indent)
     assert read(text, Format.JSON) == {"a": value}
     assert json.loads(merged(text, file(Format.JSON))) == {"a": value, **CONTENT}

@@ -1,4 +1,4 @@
-"""`parse`: which calls are found in a text, and why the rest is none."""
+"""`parse`: the calls found in a text, and why the rest is not a call."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def lines(text: str, *, stopped: bool = True) -> list[str]:
     return list(explained(read_text(text, offered(), Policy(), stopped=stopped)))
 
 
-def test_calls_come_with_evidence_format_and_place() -> None:
+def test_calls_are_printed_with_evidence_format_and_position() -> None:
     said = lines(f"I will.\n{STRONG}\nand\n<tool_call>[{LS}]</tool_call>")
     assert said[:2] == ["call 1: bash (strong evidence, <tool_call>, line 2)", '  {"command": "ls"}']
     assert said[2].startswith("call 2: bash (strong")
     assert said[-2:] == ["content:", "I will.\n\nand\n"]
 
 
-def test_weak_evidence_is_told() -> None:
+def test_weak_evidence_is_reported() -> None:
     assert lines(LS)[0] == "call 1: bash (weak evidence, json, line 1)"
     assert lines(LS)[-1] == "no content"
     assert "cut off" in lines(LS, stopped=False)[1]
 
 
-def test_a_repaired_name_is_shown_as_it_was_written() -> None:
+def test_a_repaired_name_is_shown_with_the_original() -> None:
     written = f"<tool_call>{call_json('functions.bash', command='ls')}</tool_call>"
     assert "written 'functions.bash'" in lines(written)[0]
 
 
 @rows(__file__, "text,why")
-def test_what_was_refused_says_why(text: str, why: str) -> None:
+def test_a_refused_call_is_printed_with_its_reason(text: str, why: str) -> None:
     said = lines(text)
     assert said[0] == "no call"
     assert any(line.startswith("refused at line ") and why in line for line in said), said
@@ -52,7 +52,7 @@ def test_what_was_refused_says_why(text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("tools", [[*OFFERED], ANTHROPIC, RESPONSES, {"model": "m", "tools": [*OFFERED]}])
-def test_the_command_takes_tools_of_every_dialect(
+def test_the_command_accepts_tools_of_every_dialect(
     tools: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(tools))
@@ -86,7 +86,7 @@ def test_without_a_call_the_status_is_one(tmp_path: Path, capsys: pytest.Capture
     assert report["calls"] == [] and "in code" in report["refused"][0] and report["content"] == f"a `{STRONG}` b"
 
 
-def test_standard_input_and_a_reply_that_was_cut_off(
+def test_standard_input_may_hold_a_truncated_reply(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
@@ -96,7 +96,7 @@ def test_standard_input_and_a_reply_that_was_cut_off(
 
 
 @rows(__file__, "words,said")
-def test_bad_input_gets_one_clear_line(
+def test_bad_input_is_one_error_line(
     words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""The startup lines of `serve`: three lines for the log, never a key."""
+"""The startup lines of `serve`: three log lines, without keys."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def rules(text: str) -> Rules:
         ),
     ],
 )
-def test_three_lines_say_what_is_served_and_how(settings: Settings, text: str, keys: Keys, expected: list[str]) -> None:
+def test_three_lines_describe_what_is_served(settings: Settings, text: str, keys: Keys, expected: list[str]) -> None:
     lines = [*startup_lines(settings, rules(text), keys)]
     assert lines == [f"vllm-tool-proxy {__version__} {line}" for line in expected]

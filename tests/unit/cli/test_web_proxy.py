@@ -1,4 +1,4 @@
-"""A web proxy in the user's environment does not come between an agent and the proxy."""
+"""An agent reaches vllm-tool-proxy directly even if the environment names a web proxy."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.support.rows import rows
 
 VALUES = Values("http://127.0.0.1:8003", "coder")
 LOCAL = "127.0.0.1,localhost,::1"
-SAID = Configuration(environment={"A": "b"}, notes=("a note",))
+CONFIGURATION = Configuration(environment={"A": "b"}, notes=("a note",))
 
 
-def told(url: str = VALUES.url, **environment: str) -> Configuration:
-    return past_web_proxy(SAID, replace(VALUES, url=url, environment=environment))
+def configured(url: str = VALUES.url, **environment: str) -> Configuration:
+    return past_web_proxy(CONFIGURATION, replace(VALUES, url=url, environment=environment))
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"])
-def test_this_machine_is_asked_directly(name: str) -> None:
-    found = told(**{name: "http://user:password@web:3128"})
+def test_local_addresses_bypass_the_web_proxy(name: str) -> None:
+    found = configured(**{name: "http://user:password@web:3128"})
     assert found.environment == {"A": "b", "NO_PROXY": LOCAL, "no_proxy": LOCAL}
     first, note = found.notes
     assert first == "a note"
@@ -32,13 +32,13 @@ def test_this_machine_is_asked_directly(name: str) -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, {"HTTP_PROXY": ""}, {"NO_PROXY": "a"}, {"FTP_PROXY": "http://web"}])
-def test_without_a_web_proxy_nothing_is_said(environment: dict[str, str]) -> None:
-    assert told(**environment) is SAID
+def test_without_a_web_proxy_the_configuration_is_unchanged(environment: dict[str, str]) -> None:
+    assert configured(**environment) is CONFIGURATION
 
 
 @rows(__file__, "before,after")
-def test_what_was_excepted_before_is_so_still(before: dict[str, str], after: dict[str, str]) -> None:
-    found = told(HTTP_PROXY="http://web", **before)
+def test_existing_exceptions_are_kept(before: dict[str, str], after: dict[str, str]) -> None:
+    found = configured(HTTP_PROXY="http://web", **before)
     assert found.environment == {"A": "b", **after}
 
 
@@ -46,18 +46,18 @@ def test_what_was_excepted_before_is_so_still(before: dict[str, str], after: dic
     ("url", "host"),
     [("http://10.1.2.3:8003", "10.1.2.3"), ("https://Proxy.lan", "proxy.lan"), ("http://[fd00::1]:1", "fd00::1")],
 )
-def test_the_proxys_own_host_is_asked_directly(url: str, host: str) -> None:
-    """`setup` has asked it so, and it has answered."""
-    assert told(url, HTTP_PROXY="http://web").environment["NO_PROXY"] == f"{LOCAL},{host}"
+def test_the_proxys_own_host_bypasses_the_web_proxy(url: str, host: str) -> None:
+    """`setup` has already reached the proxy directly."""
+    assert configured(url, HTTP_PROXY="http://web").environment["NO_PROXY"] == f"{LOCAL},{host}"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.1.2.3"])
-def test_a_client_reads_it_so(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python's own, which reads the variables as requests and httpx do."""
+def test_clients_honour_the_exceptions(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's urllib reads the variables as requests and httpx do."""
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "http://web:3128")
     assert not urllib.request.proxy_bypass(f"{host}:8003")
-    monkeypatch.setenv("no_proxy", told("http://10.1.2.3:8003", http_proxy="http://web").environment["no_proxy"])
+    monkeypatch.setenv("no_proxy", configured("http://10.1.2.3:8003", http_proxy="http://web").environment["no_proxy"])
     assert urllib.request.proxy_bypass(f"{host}:8003")
     assert not urllib.request.proxy_bypass("example.org:80")

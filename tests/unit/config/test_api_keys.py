@@ -1,4 +1,4 @@
-"""The keys: read strictly, never shown, compared as bytes, and what each of them opens."""
+"""API keys: strictly read, never shown, compared as bytes, and limited to clients and models."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_file_of_keys_is_read() -> None:
 GOOD = digest("x")
 
 
-def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
+def test_a_client_that_the_rules_lack_is_reported_with_its_line() -> None:
     files = KeyFiles(KeyFile(f"- name: a\n  sha256: {GOOD}\n  client: agnt".encode(), "keys.yaml"))
     with pytest.raises(RulesError) as caught:
         files.read(parse_rules(b"clients: {agent: {}}", "r.yaml"))
@@ -69,17 +69,17 @@ def test_a_client_that_the_rules_do_not_have_is_told_with_its_line() -> None:
 
 
 @rows(__file__, "text,line,words")
-def test_what_is_not_as_it_should_be_is_told_with_its_line(text: str, line: int, words: str) -> None:
+def test_an_invalid_entry_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     message = refused(text)
     assert message.startswith(f"keys.yaml:{line}: ") and words in message
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "[]", "null"])
-def test_a_file_without_keys_does_not_open_the_proxy_to_all(text: str) -> None:
+def test_a_file_without_keys_does_not_open_the_proxy(text: str) -> None:
     assert refused(text).startswith("keys.yaml: there is no key in it")
 
 
-def test_there_are_at_most_so_many_keys() -> None:
+def test_the_number_of_keys_is_limited() -> None:
     lines = [f"- {{name: k{number}, sha256: {digest(str(number))}}}" for number in range(MAX_KEYS + 1)]
     assert len(parsed("\n".join(lines[:MAX_KEYS]))) == MAX_KEYS
     assert "remove some" in refused("\n".join(lines))
@@ -89,7 +89,7 @@ SECRET = "sk-0123456789abcdef-the-key-itself"
 
 
 @rows(__file__, "text")
-def test_who_writes_the_key_itself_into_the_file_does_not_find_it_in_the_log(text: str) -> None:
+def test_a_key_written_in_place_of_its_hash_is_not_logged(text: str) -> None:
     assert SECRET not in refused(text)
 
 
@@ -103,13 +103,13 @@ def test_a_key_is_found_by_its_digest() -> None:
         keys.client(b"")
 
 
-def test_the_empty_key_is_a_key_only_by_its_digest() -> None:
+def test_the_empty_key_is_accepted_only_by_its_digest() -> None:
     with pytest.raises(Unauthorized):
         Keys(clients=(ClientKey("a", b""),)).client(b"")
 
 
-def test_every_digest_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constant time: no early exit, and bytes only."""
+def test_every_digest_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparison takes constant time: no early exit, and only bytes."""
     compared: list[tuple[bytes, bytes]] = []
 
     def compare(one: bytes, other: bytes) -> bool:
@@ -129,14 +129,14 @@ def test_every_digest_is_compared_whichever_it_is(monkeypatch: pytest.MonkeyPatc
     assert len(compared) == 3 * 2 and all(len(one) == len(other) == 32 for one, other in compared)
 
 
-def test_no_key_is_shown_by_what_holds_it() -> None:
+def test_no_object_shows_its_keys() -> None:
     files = KeyFiles(KeyFile(FILE.encode(), "k"), KeyFile(SECRET.encode(), "u"), KeyFile(SECRET.encode(), "a"))
     for thing in (files, files.read(Rules()), *files.read(Rules()).clients):
         shown = repr(thing)
         assert SECRET not in shown and digest("key of alice") not in shown and "\\x" not in shown
 
 
-def test_a_key_may_use_the_models_that_its_globs_name() -> None:
+def test_a_key_is_limited_to_the_models_that_match_its_globs() -> None:
     alice, bob = parsed(FILE)
     for model in ("Qwen/Qwen3-8B", "glm-4"):
         alice.check_model(model)
@@ -150,7 +150,7 @@ def test_a_key_may_use_the_models_that_its_globs_name() -> None:
 
 
 @pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])
-def test_a_file_may_be_one_key(data: bytes, key: str) -> None:
+def test_a_key_file_may_hold_one_plain_key(data: bytes, key: str) -> None:
     assert parse_secret(data, "up") == key
 
 
@@ -161,7 +161,7 @@ def test_a_key_that_no_header_can_carry_is_refused_and_not_shown(data: bytes) ->
     assert "a b" not in caught.value.message and "\n" not in caught.value.message
 
 
-def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
+def test_the_admin_key_is_given_as_key_or_digest() -> None:
     plain, hashed = parse_admin(b"secret\n", "a"), parse_admin(f"sha256:{digest('secret')}\n".encode(), "a")
     assert plain == hashed
     keys = Keys(admin=plain)
@@ -188,5 +188,5 @@ def test_the_admins_key_is_given_itself_or_by_its_digest() -> None:
         (b"\xff\xfe", ""),
     ],
 )
-def test_the_model_of_a_body_that_passes_as_it_is(body: bytes, model: str) -> None:
+def test_the_model_is_read_from_a_body_that_passes_unparsed(body: bytes, model: str) -> None:
     assert named_model(body) == model

@@ -1,4 +1,4 @@
-"""The four places to set a setting, which of them wins, and one clear line for what cannot be used."""
+"""The four sources of a setting, their precedence, and one clear error line for an unusable value."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REPO = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the rules files of this machine; the system's file is `etc/rules.yaml` in the working folder."""
+    """Hide this machine's rules files. The system's file is `etc/rules.yaml` in the working folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "etc").mkdir()
     monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "etc" / "rules.yaml")
@@ -45,7 +45,7 @@ def refused(flags: dict[str, str], env: dict[str, str]) -> str:
     return caught.value.message
 
 
-def test_the_rules_file_with_its_settings_uncommented_says_the_defaults() -> None:
+def test_the_commented_settings_of_the_rules_file_are_the_defaults() -> None:
     text = re.sub(r"(?m)^  # ([a-z_]+: )", r"  \1", (REPO / "rules.yaml").read_text())
     Path("etc/rules.yaml").write_text(text)
     settings, rules = load({}, {})
@@ -53,14 +53,14 @@ def test_the_rules_file_with_its_settings_uncommented_says_the_defaults() -> Non
     assert set(rules.settings) == {each.name for each in SPECS}
 
 
-def test_a_flag_wins_over_the_environment_over_the_file_over_the_default() -> None:
+def test_precedence_is_flag_environment_file_default() -> None:
     Path("etc/rules.yaml").write_text("settings: {port: 3, max_streams: 33, heartbeat: 3}\n")
     env = {"TOOL_PROXY_PORT": "2", "TOOL_PROXY_MAX_STREAMS": "22"}
     settings, _ = load({"port": "1"}, env)
     assert (settings.port, settings.max_streams, settings.heartbeat, settings.workers) == (1, 22, 3.0, 1)
 
 
-def test_the_earlier_systems_variables_are_taken_and_our_own_win() -> None:
+def test_variables_of_the_earlier_system_are_read_and_our_own_win() -> None:
     env = {"VLLM_URL": "http://gpu:1/v1", "PROXY_PORT": "9", "MAX_TOOL_CALLS": "20"}
     settings, _ = load({}, env)
     assert (settings.upstream, settings.port, settings.max_tool_calls) == ("http://gpu:1", 9, 20)
@@ -68,18 +68,18 @@ def test_the_earlier_systems_variables_are_taken_and_our_own_win() -> None:
     assert (settings.upstream, settings.port) == ("http://own", 10)
 
 
-def test_a_bad_value_of_an_alias_names_the_alias() -> None:
+def test_an_error_in_an_alias_variable_names_the_alias() -> None:
     assert refused({}, {"PROXY_PORT": "x"}).startswith("PROXY_PORT: 'x' cannot be used")
 
 
 @rows(__file__, "text,message")
-def test_a_bad_line_of_the_file_is_told_with_the_file(text: str, message: str, tmp_path: Path) -> None:
+def test_an_error_in_the_file_names_the_file(text: str, message: str, tmp_path: Path) -> None:
     Path("etc/rules.yaml").write_text(text)
-    told = refused({}, {})
-    assert told.startswith(str(tmp_path)) and message in told
+    error = refused({}, {})
+    assert error.startswith(str(tmp_path)) and message in error
 
 
-def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
+def test_the_file_may_use_the_earlier_systems_setting_names() -> None:
     theirs = "buffer_timeout: 120, max_buffer_size: 1048576, detailed_logging: True, case_sensitive_tools: true"
     Path("etc/rules.yaml").write_text(f"settings: {{{theirs}}}")
     settings, rules = load({}, {})
@@ -88,32 +88,32 @@ def test_the_earlier_systems_names_of_settings_are_taken_in_the_file() -> None:
     assert load({"hold_timeout": "7"}, {})[0].hold_timeout == 7.0
 
 
-def test_the_rules_know_what_the_settings_say_of_calls_wherever_they_are_set() -> None:
+def test_rules_receive_the_call_settings_from_every_source() -> None:
     assert load({"case_sensitive_tools": "true"}, {})[1].policy("m").case_sensitive
     assert load({}, {"TOOL_PROXY_CASE_SENSITIVE_TOOLS": "1"})[1].policy("m").case_sensitive
     assert not load({}, {})[1].policy("m").case_sensitive
 
 
-def test_a_bad_line_of_the_file_is_told_even_if_a_flag_hides_it() -> None:
+def test_an_error_in_the_file_is_reported_even_if_a_flag_overrides_it() -> None:
     Path("etc/rules.yaml").write_text("settings: {port: 0}")
     assert "port: 0 cannot be used" in refused({"port": "1"}, {})
 
 
 @rows(__file__, "flags,env,key")
-def test_the_key_of_a_rules_file_is_for_the_server_of_the_same_file(
+def test_the_key_of_a_rules_file_is_used_only_for_that_files_server(
     flags: dict[str, str], env: dict[str, str], key: str
 ) -> None:
     Path("etc/rules.yaml").write_text("settings: {upstream: 'http://main:8000', upstream_key_file: /keys/main}")
     assert load(flags, env)[0].upstream_key_file == key
 
 
-def test_the_pseudonym_set_by_the_master_is_not_an_unknown_variable() -> None:
-    """A reload starts workers of the new code under the master of the old one."""
+def test_the_via_variable_set_by_the_master_is_not_unknown() -> None:
+    """After a reload, workers of the new code run under the master of the old code."""
     load({}, {VIA_VARIABLE: "0123456789abcdef"})
-    assert not VIA_VARIABLE.startswith("TOOL_PROXY_"), "earlier code refuses variables that it does not know"
+    assert not VIA_VARIABLE.startswith("TOOL_PROXY_"), "earlier code refuses unknown variables"
 
 
-def test_a_misspelt_variable_is_told() -> None:
+def test_a_misspelled_variable_is_reported() -> None:
     message = refused({}, {"TOOL_PROXY_PROT": "1"})
     assert message.startswith("TOOL_PROXY_PROT: there is no such variable; use TOOL_PROXY_PORT")
 
@@ -124,7 +124,7 @@ def write_rules(path: Path, text: str = "models: []\n") -> Path:
     return path
 
 
-def test_the_rules_file_is_the_flags_then_the_variables_then_the_users_then_the_systems(tmp_path: Path) -> None:
+def test_rules_file_precedence_is_flag_variables_user_system(tmp_path: Path) -> None:
     flag, variable = write_rules(tmp_path / "flag.yaml"), write_rules(tmp_path / "env.yaml")
     own = write_rules(tmp_path / "config/vllm-tool-proxy/rules.yaml")
     system = write_rules(tmp_path / "etc/rules.yaml")
@@ -153,18 +153,18 @@ def test_the_users_rules_file_is_in_the_configuration_folder(
 
 
 @rows(__file__, "text,noticed")
-def test_an_unread_rules_file_in_the_working_folder_is_noticed(tmp_path: Path, text: str, noticed: bool) -> None:
+def test_an_unused_rules_file_in_the_working_folder_is_reported(tmp_path: Path, text: str, noticed: bool) -> None:
     path = write_rules(tmp_path / "rules.yaml", text)
     assert unread_rules({}) == (path if noticed else None)
     assert unread_rules({"TOOL_PROXY_RULES": "rules.yaml"}) is None
 
 
-def test_a_copy_of_the_built_in_rules_in_the_working_folder_is_not_noticed(tmp_path: Path) -> None:
+def test_an_unused_copy_of_the_built_in_rules_is_not_reported(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_bytes(builtin_text().data)
     assert unread_rules({}) is None
 
 
-def test_what_is_not_a_regular_file_in_the_working_folder_is_passed_over(tmp_path: Path) -> None:
+def test_an_entry_that_is_not_a_regular_file_is_not_reported(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rules.yaml")
     assert unread_rules({}) is None
     assert load({}, {})[1].source == "built-in"
@@ -176,7 +176,7 @@ def test_a_named_file_that_is_missing_is_an_error() -> None:
     assert refused({}, {"TOOL_PROXY_RULES": "/no.yaml"}).startswith("TOOL_PROXY_RULES: there is no file '/no.yaml'")
 
 
-def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over(
+def test_an_existing_but_unreadable_file_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system = tmp_path / "etc/rules.yaml"
@@ -192,35 +192,35 @@ def test_a_file_that_is_there_and_cannot_be_read_is_an_error_and_not_passed_over
 
     monkeypatch.setattr(Path, "lstat", denied)
     assert "cannot be read (Permission denied)" in refused({}, {})
-    assert "/etc/" in refused({}, {"HOME": "/root"}), "a closed home folder has no rules file"
+    assert "/etc/" in refused({}, {"HOME": "/root"}), "an unreadable home folder has no rules file"
 
 
-@rows(__file__, "told,path")
-def test_detailed_logging_turns_the_audit_file_on_in_the_services_own_folder(told: str, path: str) -> None:
-    Path("etc/rules.yaml").write_text(f"settings: {{{told}}}\n")
+@rows(__file__, "setting,path")
+def test_detailed_logging_writes_the_audit_file_to_the_services_folder(setting: str, path: str) -> None:
+    Path("etc/rules.yaml").write_text(f"settings: {{{setting}}}\n")
     assert load({}, {"STATE_DIRECTORY": "/var/lib/a:/var/lib/b"})[0].audit_file == path
 
 
 @pytest.mark.parametrize(
     ("env", "folder"), [({}, "/tmp"), ({"TMPDIR": "/tmp/own"}, "/tmp/own"), ({"TMPDIR": "own"}, "/tmp")]
 )
-def test_without_a_folder_of_its_own_the_audit_file_is_a_temporary_one(env: dict[str, str], folder: str) -> None:
+def test_without_a_service_folder_the_audit_file_is_temporary(env: dict[str, str], folder: str) -> None:
     assert load({"detailed_logging": "true"}, env)[0].audit_file == f"{folder}/vllm-tool-proxy-audit.jsonl"
 
 
-def test_a_variable_of_the_worker_is_no_setting_and_no_error() -> None:
+def test_a_variable_of_the_worker_is_not_an_unknown_setting() -> None:
     load({}, {"TOOL_PROXY_DRAIN": "1:2"})
     assert "TOOL_PROXY_DRAIN" not in refused({}, {"TOOL_PROXY_DRAIM": "1:2"})
 
 
 @pytest.mark.parametrize("what", ["pipe", "device"])
-def test_a_rules_file_that_may_have_no_end_is_refused(what: str) -> None:
+def test_an_endless_rules_file_is_refused(what: str) -> None:
     os.mkfifo("pipe")
     path = "pipe" if what == "pipe" else "/dev/zero"
     assert "a pipe or a device cannot be used here; give the path of a regular file" in refused({"rules": path}, {})
 
 
-def test_a_huge_file_is_not_read_to_its_end() -> None:
+def test_a_huge_file_is_not_read_completely() -> None:
     with open("huge.yaml", "wb") as file:
         file.truncate(2**40)
     assert "over 262144 bytes" in refused({"rules": "huge.yaml"}, {})
@@ -236,7 +236,7 @@ def test_the_working_folder_keeps_the_users_spelling(tmp_path: Path, monkeypatch
     assert working_folder({"PWD": "."}) == working_folder({}) == tmp_path / "release"
 
 
-def test_a_working_folder_that_is_gone_is_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_working_folder_is_replaced_by_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
@@ -250,7 +250,7 @@ def write(path: Path, data: bytes) -> str:
     return str(path)
 
 
-def test_each_key_comes_from_its_setting_else_from_the_units_credential(tmp_path: Path) -> None:
+def test_each_key_comes_from_its_setting_or_the_units_credential(tmp_path: Path) -> None:
     env = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
     assert key_files(Settings(), Rules(), {}) == key_files(Settings(), Rules(), env) == KeyFiles()
     names = ("client-keys", "upstream-key", "admin-key")
@@ -267,7 +267,7 @@ def settings_with(name: str, value: Any) -> Settings:
     return replace(Settings(), **{name: value})
 
 
-def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp_path: Path) -> None:
+def test_the_upstream_key_may_come_from_a_variable_but_is_not_a_setting(tmp_path: Path) -> None:
     env = {"TOOL_PROXY_UPSTREAM_KEY": "up"}
     assert key_files(Settings(), Rules(), env).read(Rules()).upstream == "up"
     own = write(tmp_path / "own", b"own\n")
@@ -277,13 +277,13 @@ def test_the_model_servers_key_may_be_a_variable_and_nothing_else_that_shows(tmp
     assert "there is no setting" in refused({"rules": write(tmp_path / "r.yaml", b"settings: {upstream_key: x}")}, {})
 
 
-def test_a_file_of_keys_that_is_named_and_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_key_file_is_an_error(tmp_path: Path) -> None:
     for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
         with pytest.raises(RulesError, match="cannot be read"):
             key_files(settings_with(setting, str(tmp_path / "none")), Rules(), {})
 
 
-def test_an_entry_names_the_key_of_its_server_by_a_variable_or_a_file(tmp_path: Path) -> None:
+def test_an_entry_names_its_servers_key_by_variable_or_file(tmp_path: Path) -> None:
     path = write(tmp_path / "key", b"of-file\n")
     text = f"models: [{{match: a, key: $GPU_KEY}}, {{match: b, key: {path}}}, {{match: c, key: same}}]"
     rules = parse_rules(text.encode(), "rules.yaml", read_rules(None))

@@ -1,7 +1,7 @@
-"""rules.yaml: which files are accepted, which line an error names, and what the rules mean for a model and a client.
+"""rules.yaml: accepted files, the line that an error names, and the effect of rules on a model and a client.
 
-`rules.jsonl` has a row per file: its text, and the line of its error (null: accepted, 0: no line). `was` is the verdict
-of the reader before msgspec, where it differs, and `why` the reason.
+`rules.jsonl` has one row per file: its text, and the line of its error (null: accepted, 0: no line). `was` is the
+result of the reader before msgspec, where it differs, and `why` is the reason.
 """
 
 from __future__ import annotations
@@ -71,19 +71,19 @@ def verdict(text: bytes) -> tuple[int | None, str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
-def test_a_file_is_accepted_or_its_error_names_the_line(row: dict[str, Any]) -> None:
+def test_a_file_is_accepted_or_the_error_names_the_line(row: dict[str, Any]) -> None:
     line, message = verdict(row["rules"].encode("latin-1"))
     assert line == row["line"], message
     assert not message or ";" in message or " must be " in message or "; add it" in message or "(" in message
 
 
 @rows(__file__, "text,message")
-def test_an_error_says_what_is_wrong_and_what_is_allowed(text: str, message: str) -> None:
+def test_an_error_names_the_problem_and_the_allowed_values(text: str, message: str) -> None:
     said = verdict(text.encode())[1]
     assert message in said and "secret" not in said and len(said) < 800
 
 
-def test_there_are_bounds() -> None:
+def test_the_size_of_a_file_is_limited() -> None:
     fixes = f"[{', '.join([f'{{{FIX}}}'] * (MAX_RULES + 1))}]"
     assert f"over {MAX_RULES} rules for tools" in verdict(f"tools: {{a: {{fixes: {fixes}}}}}".encode())[1]
     assert "over 262144 bytes" in verdict(b"#" * (256 * 1024 + 1))[1]
@@ -95,12 +95,12 @@ def test_there_are_bounds() -> None:
 @pytest.mark.slow
 @pytest.mark.once
 @rows(__file__, "text")
-def test_a_hostile_file_is_over_at_once(text: str) -> None:
+def test_a_hostile_file_is_read_or_refused_quickly(text: str) -> None:
     with over_soon(), suppress(RulesError):
         parsed(text)
 
 
-def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone() -> None:
+def test_the_built_in_file_knows_clients_and_strips_fields_only_for_openclaw() -> None:
     built_in = parse_rules((REPO / "rules.yaml").read_bytes(), "built-in")
     agents = ("openclaw", "opencode", "qwen-code", "pi", "cline", "nullclaw", "claude-code", "codex")
     assert tuple(built_in.clients) == agents
@@ -112,7 +112,7 @@ def test_the_built_in_file_names_the_known_clients_and_cleans_for_openclaw_alone
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "null"])
-def test_an_empty_file_is_the_built_in_one(text: str) -> None:
+def test_an_empty_file_means_the_built_in_rules(text: str) -> None:
     base = parsed("models: [{match: a}]\nclients: {x: {}}\nsettings: {port: 1}\naliases: {a: b}\n")
     again = parsed(text, base)
     assert (again.models, again.clients, again.settings, again.aliases) == (
@@ -121,13 +121,13 @@ def test_an_empty_file_is_the_built_in_one(text: str) -> None:
     )
 
 
-def test_a_section_replaces_the_built_in_one_and_no_other() -> None:
+def test_a_section_replaces_only_the_same_built_in_section() -> None:
     base = parsed("models: [{match: a}]\nclients: {x: {}}\naliases: {a: b}\n")
     changed = parsed("clients: {y: {}}\naliases:\n", base)
     assert (tuple(changed.clients), changed.models, changed.aliases) == (("y",), base.models, ())
 
 
-def test_an_entry_means_what_it_says() -> None:
+def test_every_key_of_an_entry_takes_effect() -> None:
     found = parsed(MODEL)
     assert found.profile("m", "") == Profile(
         parse="proxy",
@@ -152,7 +152,7 @@ def test_an_entry_means_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("name", ["m", "org/[a]*?", 'q"\\ ü', "*"])
-def test_an_entry_is_written_again_for_one_name_with_more_healings(name: str) -> None:
+def test_an_entry_is_rewritten_for_one_name_with_more_healings(name: str) -> None:
     entry = parsed(MODEL).entry("m")
     line = entry_with(entry, name, ["alternate", "no_system"])
     again = parsed(f"models:\n{line}\n")
@@ -164,7 +164,7 @@ def test_an_entry_is_written_again_for_one_name_with_more_healings(name: str) ->
     assert usual == f"- {json.dumps({'match': literal(name)})}"
 
 
-def test_the_client_wins_over_the_model() -> None:
+def test_client_rules_override_model_rules() -> None:
     found = parsed(
         """
 models: [{match: "*", parse: proxy, upstream: whole, reasoning: both}, {match: never}]
@@ -174,21 +174,21 @@ clients:
 """
     )
     strip = StripFields(top=("a",), message=("b",))
-    told = Profile("server", "whole", "", "chunk", strip, "reasoning", calls="text")
-    assert found.profile("m", "x") == told and found.entry("never").match == "*"
+    profile = Profile("server", "whole", "", "chunk", strip, "reasoning", calls="text")
+    assert found.profile("m", "x") == profile and found.entry("never").match == "*"
     assert found.profile("m", "y") == found.profile("m", "nobody") == Profile("proxy", "whole", reasoning="both")
     split = parsed("models: [{match: '*', reasoning: split}]\nclients: {x: {reasoning: reasoning}}")
     assert split.profile("m", "x") == Profile(reasoning="reasoning", telling="split")
 
 
-def test_text_is_taken_as_it_is_spelled() -> None:
+def test_strings_are_taken_literally() -> None:
     found = parsed("models: [{match: 010}, {match: no}]\naliases: {8: true, 'a': 1.50}")
     assert [entry.match for entry in found.models] == ["010", "no"]
     assert found.aliases == (("8", "true"), ("a", "1.50"))
     assert parse_rules(b"\xef\xbb\xbfmodels:\r\n- match: a\r\n", "r").models[0].match == "a"
 
 
-def test_the_first_alias_that_matches_wins_and_is_not_looked_up_again() -> None:
+def test_the_first_matching_alias_wins_and_is_not_resolved_again() -> None:
     found = parsed("aliases: {claude-haiku-*: small, claude-*: claude-big, claude-b*: never, '*mini': q, same: same}")
     names = ("claude-haiku-4-5", "claude-opus-5", "claude-big", "o4-mini", "same", "Claude-x")
     assert [found.alias(name) for name in names] == ["small", "claude-big", "claude-big", "q", "same", "Claude-x"]
@@ -197,13 +197,13 @@ def test_the_first_alias_that_matches_wins_and_is_not_looked_up_again() -> None:
     assert parsed(text).aliases == (("claude-*", "Qwen/Qwen3-Coder"),)
 
 
-def test_a_suffix_says_how_to_think_where_an_alias_takes_it() -> None:
+def test_a_suffix_selects_the_thinking_mode_if_an_alias_allows_it() -> None:
     found = parsed('aliases: {"q:*": Qwen/Qwen3-8B, "q*": Qwen/Qwen3-8B, "g:high": gpt-oss-20b}')
     names = ("q:nothink", "q:high", "q:8b", "q", "qx:high", "g:high", "other:high")
     assert [found.thinking_suffix(name) for name in names] == ["nothink", "high", "", "", "", "high", ""]
 
 
-def test_a_fix_means_what_it_says() -> None:
+def test_every_key_of_a_fix_takes_effect() -> None:
     (rule,) = parsed(
         r"""
 tools:
@@ -231,8 +231,8 @@ tools:
     assert nothing.default == (None,) and nothing.fallback == ()
 
 
-def test_built_in_repairs_act_only_on_invalid_calls_and_the_users_own_always() -> None:
-    """C1: also those in a copy of the built-in file."""
+def test_built_in_repairs_change_only_invalid_calls_and_the_users_change_all() -> None:
+    """C1: a copy of a built-in repair is a built-in repair."""
     base = parsed(f"tools: {{a: {{fixes: [{{{FIX}}}]}}}}")
     assert [rule.tool for rule in base.policy("m").fallback_rules] == ["a"] and base.policy("m").rules == ()
     assert parsed("models: []", base).policy("m").fallback_rules == base.tools
@@ -247,6 +247,6 @@ def test_only_a_users_file_without_models_infers_names_from_the_table() -> None:
     assert not parsed("tools: {}").policy("m").infer_from_legacy_table
 
 
-def test_a_setting_says_whether_tool_names_are_case_sensitive() -> None:
+def test_a_setting_makes_tool_names_case_sensitive() -> None:
     assert replace(parsed(""), case_sensitive_tools=True).policy("m") == Policy(case_sensitive=True)
     assert {"json", "list", "fence", "<tool_call>", "[TOOL_CALLS]", "harmony", "start"} <= ROW_NAMES

@@ -49,5 +49,5 @@ def called(rules: tuple[ToolRule, ...], name: str, values: JsonObject) -> tuple[
     return name, values
 
 
-def test_each_condition_and_each_action_has_an_example() -> None:
+def test_every_condition_and_action_has_an_example() -> None:
     assert [row["word"] for row in ROWS] == [*get_args(Condition), *get_args(Action)]

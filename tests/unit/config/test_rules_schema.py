@@ -1,4 +1,4 @@
-"""docs/rules.schema.json, with which editors check a rules file, agrees with the reader."""
+"""docs/rules.schema.json, which editors use to check a rules file, agrees with the reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA: dict[str, Any] = json.loads(FILE.read_text())
 
 
 def schema_accepts(text: str) -> bool | None:
-    """Return what an editor says, which reads YAML 1.2, or None for a file that is not YAML."""
+    """Return an editor's verdict, by YAML 1.2, or None if the text is not YAML."""
     try:
         root = compose(text.encode("latin-1"), "r.yaml")
         value = None if root is None else json_value(root, "the file")
@@ -26,18 +26,18 @@ def schema_accepts(text: str) -> bool | None:
     return bool(Draft202012Validator(SCHEMA).is_valid(value))
 
 
-def test_it_is_a_schema() -> None:
+def test_it_is_a_valid_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_it_accepts_what_the_reader_accepts_and_refuses_nearly_all_that_it_refuses() -> None:
+def test_it_accepts_every_valid_file_and_refuses_nearly_every_invalid_one() -> None:
     verdicts = [(schema_accepts(row["rules"]), row["line"] is None) for row in ROWS]
     assert [row["rules"] for row, (said, ours) in zip(ROWS, verdicts, strict=True) if ours and not said] == []
     refused = [said for said, ours in verdicts if said is not None and not ours]
     assert refused.count(False) > 0.85 * len(refused) > 100
 
 
-def test_every_key_is_described_and_each_setting_by_its_help() -> None:
+def test_every_key_has_a_description_and_settings_have_their_help() -> None:
     for definition in (SCHEMA, *SCHEMA["$defs"].values()):
         assert definition["description"] and all(each["description"] for each in definition["properties"].values())
     said = SCHEMA["$defs"]["Settings"]["properties"]

@@ -1,4 +1,4 @@
-"""The settings: one table, and a text that becomes a value or one line that says what is needed (`settings.jsonl`)."""
+"""The table of settings: a text becomes a value, or one error line says what is needed (`settings.jsonl`)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def spec(name: str) -> Spec:
 
 
 def refused(name: str, text: str) -> str:
-    """What is said of this text for a setting."""
+    """Return the error for this text of a setting."""
     with pytest.raises(RulesError) as caught:
         spec(name).from_text(text, "--here")
     assert caught.value.message.startswith("--here: ") and "\n" not in caught.value.message
     return caught.value.message
 
 
-def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> None:
+def test_each_default_is_valid_and_has_a_flag_and_a_variable() -> None:
     for each in SPECS:
         assert usable(each.default, each.kind, "default") == each.default
         assert each.flags[0] == "--" + each.name.replace("_", "-")
@@ -39,12 +39,12 @@ def test_each_default_passes_its_own_check_and_has_a_flag_and_a_variable() -> No
     assert len(set(flags)) == len(flags) and len(set(variables)) == len(variables)
 
 
-def test_a_password_in_the_upstream_is_refused_and_not_shown() -> None:
+def test_a_password_in_the_upstream_url_is_refused_and_not_shown() -> None:
     assert "secret" not in refused("upstream", "http://u:secret@h")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=range(len(ROWS)))
-def test_a_text_becomes_a_value_or_the_error_says_where_it_is_and_what_is_needed(row: dict[str, Any]) -> None:
+def test_a_text_becomes_a_value_or_an_error_that_names_its_source(row: dict[str, Any]) -> None:
     if "needed" in row:
         message = refused(row["name"], row["text"])
         assert f"it must be {row['needed']}" in message and len(message) < 250
@@ -64,7 +64,7 @@ def test_a_text_becomes_a_value_or_the_error_says_where_it_is_and_what_is_needed
     ],
     ids=["a key", "another key", "a password", "a long one", "a short one"],
 )
-def test_a_value_is_shown_where_it_can_be_no_secret(name: str, text: str, shown: str) -> None:
+def test_a_value_is_shown_unless_it_may_be_secret(name: str, text: str, shown: str) -> None:
     message = refused(name, text)
     assert message.startswith(f"--here: {shown}")
     assert len(message) < 200

@@ -36,7 +36,7 @@ def test_each_entry_is_one_line() -> None:
     assert all(entry.text.isprintable() for entry in entries)
 
 
-def test_a_section_that_the_file_lacks_is_the_built_in_one() -> None:
+def test_a_missing_section_is_the_built_in_one() -> None:
     builtin = {entry for entry in summary(builtin_text()) if entry.section == "clients"}
     assert builtin and builtin <= {*summary(RulesText(OWN, "/etc/rules.yaml"))}
     for data in (b"", b"models: []\n", b"settings: {port: 1}\n"):

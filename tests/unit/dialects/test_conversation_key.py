@@ -1,4 +1,4 @@
-"""The key of a conversation: the same in each of its requests, and another for another one."""
+"""Conversation keys: equal for all requests of a conversation, different between conversations."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ FIRST = [said("system", "Be brief."), said("user", "Fix it.")]
         {"messages": FIRST, "prompt_cache_key": "mine"},
     ],
 )
-def test_all_requests_of_a_conversation_have_one(body: dict[str, Any]) -> None:
-    """In whichever dialect; the named key counts in Responses alone."""
+def test_all_requests_of_a_conversation_have_one_key(body: dict[str, Any]) -> None:
+    """This holds in every dialect. Only Responses requests may name a key."""
     assert key("m", body) == key("m", {"messages": FIRST}) != ""
 
 
@@ -49,17 +49,17 @@ def test_all_requests_of_a_conversation_have_one(body: dict[str, Any]) -> None:
         {"input": "Fix it.", "instructions": "Be brief.", "prompt_cache_key": "mine"},
     ],
 )
-def test_another_beginning_has_another(body: dict[str, Any]) -> None:
+def test_another_beginning_has_another_key(body: dict[str, Any]) -> None:
     assert key("m", body) not in (key("m", {"messages": FIRST}), "")
     assert key("m", body) != key("n", body)
 
 
-def test_a_named_key_stands_for_all_else() -> None:
+def test_a_named_key_overrides_everything_else() -> None:
     bodies: list[dict[str, Any]] = [{"input": text, "prompt_cache_key": "mine"} for text in ("a", "b")]
     one, other = (key("m", body) for body in bodies)
     assert one == other != ""
 
 
 @pytest.mark.parametrize("body", [{}, {"messages": []}, {"messages": [said("assistant", "Hi")]}, {"input": ""}])
-def test_without_a_beginning_there_is_none(body: dict[str, Any]) -> None:
+def test_without_messages_there_is_no_key(body: dict[str, Any]) -> None:
     assert key("m", body) == ""

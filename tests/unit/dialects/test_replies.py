@@ -1,4 +1,4 @@
-"""Replies of both translated dialects, recorded: the engine's events in, the client's events and whole answer out."""
+"""Recorded replies of Messages and Responses: the engine's events, and the client's events and whole answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(dialect: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("row", [*rows("messages"), *rows("responses")])
-def test_each_recorded_reply_is_sent_as_this(row: Row) -> None:
+def test_recorded_reply_is_written(row: Row) -> None:
     assert streamed(row) == row["out"]
     if "whole" in row:
         assert whole(row) == row["whole"]

@@ -1,4 +1,4 @@
-"""Requests of both translated dialects, recorded: a body in, the chat request or the place of the error out."""
+"""Recorded requests of Messages and Responses: a body, and the chat request or the position of the error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.translations import lost, options, refused
 
 ROWS = Path(__file__).parent / "rows"
 DIALECTS: dict[str, Any] = {"messages": messages, "responses": responses}
-# Fields of a translation that a row has only if they say something.
+# Translation fields that a row omits if they are empty.
 FIELDS = ("prefill", "json_reply")
 
 
@@ -31,7 +31,7 @@ def rows(dialect: str) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("dialect", "row"), [*rows("messages"), *rows("responses")])
-def test_each_recorded_request_becomes_this_one(dialect: str, row: dict[str, Any]) -> None:
+def test_recorded_request_is_translated(dialect: str, row: dict[str, Any]) -> None:
     module = DIALECTS[dialect]
     translate = getattr(module, "translate_count", module.translate) if "count" in row else module.translate
     given = copy.deepcopy(row["body"])
@@ -47,7 +47,7 @@ def test_each_recorded_request_becomes_this_one(dialect: str, row: dict[str, Any
         assert {key: found.body[key] for key in row["chat"]} == row["chat"]
     else:
         body = heal_request(found.body, HealPlan()).body if "healed" in row else found.body
-        assert dump_request(body) == dump_request(row["chat"])  # the order of the keys, too (C8)
+        assert dump_request(body) == dump_request(row["chat"])  # keys keep their order, too (C8)
     assert [*found.body][-1] == "messages"
     assert lost(found) == row.get("lost", {})
     logged = [repair.before.rsplit(": ", 1)[0] for repair in found.dropped if repair.logged]
@@ -66,8 +66,8 @@ def test_each_recorded_request_becomes_this_one(dialect: str, row: dict[str, Any
     ("dialect", "begin"),
     [("messages", {"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}), ("responses", {"input": "hi"})],
 )
-def test_the_kinds_of_lost_fields_are_limited(dialect: str, begin: dict[str, Any]) -> None:
-    """C7: further kinds share a name. An odd name is not repeated."""
+def test_the_number_of_kinds_of_lost_fields_is_limited(dialect: str, begin: dict[str, Any]) -> None:
+    """C7: further kinds share a name. An unusual name is not repeated."""
     body: dict[str, Any] = {"model": "m", **begin, "x\ny": 1, **{f"f{number}": 1 for number in range(2 * MAX_KINDS)}}
     found = lost(DIALECTS[dialect].translate(body, options()))
     assert len(found) == MAX_KINDS + 1
@@ -76,14 +76,14 @@ def test_the_kinds_of_lost_fields_are_limited(dialect: str, begin: dict[str, Any
 
 
 @pytest.mark.parametrize("name", ["\ud800", "a\ud800"])
-def test_half_a_character_in_a_name_is_no_error_of_the_proxys(name: str) -> None:
+def test_a_lone_surrogate_in_a_name_is_not_an_internal_error(name: str) -> None:
     body: dict[str, Any] = {"model": "m", "input": [{"role": "user", "content": "hi", name: 1}], name: 1, "tools": []}
     assert lost(responses.translate(body, options())) == {"(odd name)": 1, "input[].(odd name)": 1}
     wrong = {**body, "max_output_tokens": name}
     assert refused(lambda: responses.translate(wrong, options())).startswith("max_output_tokens: ")
 
 
-def test_arguments_that_are_nested_too_deeply_are_refused() -> None:
+def test_deeply_nested_arguments_are_refused() -> None:
     deep: Any = {}
     for _ in range(100_000):
         deep = {"a": deep}
@@ -94,14 +94,14 @@ def test_arguments_that_are_nested_too_deeply_are_refused() -> None:
     assert refused(lambda: responses.translate(odd, options())) == "is nested too deeply"
 
 
-def test_what_needs_the_owners_servers_is_refused_with_the_remedy() -> None:
+def test_mcp_servers_are_refused_with_an_alternative() -> None:
     said = [{"role": "user", "content": "hi"}]
     body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": said, "mcp_servers": [{}]}
     words = refused(lambda: messages.translate(body, options()))
     assert words.startswith("mcp_servers: ") and "server_tools: drop" in words
 
 
-def test_counting_ignores_limits_and_compaction() -> None:
+def test_token_counts_ignore_limits_and_compaction() -> None:
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
     found = messages.translate_count({**body, "max_tokens": 0, "compaction": {"type": "x"}}, options())
     assert found.body == messages.translate_count(body, options()).body
@@ -118,6 +118,6 @@ def test_counting_ignores_limits_and_compaction() -> None:
         ("responses", {"input": [{"type": "ghost"}]}, "input.0.type: 'ghost' is not an item that this server knows"),
     ],
 )
-def test_an_error_names_the_place_and_what_is_allowed(dialect: str, fields: dict[str, Any], words: str) -> None:
+def test_an_error_names_the_position_and_the_allowed_values(dialect: str, fields: dict[str, Any], words: str) -> None:
     body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **fields}
     assert refused(lambda: DIALECTS[dialect].translate(body, options())).startswith(words)

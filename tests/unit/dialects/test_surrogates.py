@@ -1,4 +1,4 @@
-"""Surrogates: halves of a character that arrive in two events, and lone ones, which no strict reader accepts."""
+"""Surrogates: pairs split over two events, and lone ones, which no strict reader accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         (["a \ud83d", "\ude00 b"], ["a ", "\U0001f600 b"]),
         (["\ud83d", "", "\ude00"], ["", "", "\U0001f600"]),
@@ -40,10 +40,10 @@ CASES = {
     ],
     ids=["in halves", "nothing between", "the other half never came", "two first", "the second half alone", "whole"],
 )
-def test_half_a_character_waits_for_the_other_half(given: list[str], told: list[str]) -> None:
+def test_half_a_character_waits_for_the_other_half(given: list[str], expected: list[str]) -> None:
     characters, escapes = CharacterJoiner(), SurrogateFilter()
-    assert [characters.feed(text) for text in given] == told
-    assert [escapes.feed(text) for text in given] == told
+    assert [characters.feed(text) for text in given] == expected
+    assert [escapes.feed(text) for text in given] == expected
     assert (characters.finish(), escapes.finish(), escapes.empty) == ("", "", True)
 
 
@@ -53,6 +53,6 @@ def through(parts: list[str]) -> str:
 
 
 @pytest.mark.parametrize("text", CASES)
-def test_every_cut_gives_the_same(text: str) -> None:
+def test_the_result_does_not_depend_on_the_cuts(text: str) -> None:
     for cut in all_cuts(text):
         assert through(cut) == CASES[text]

@@ -1,4 +1,4 @@
-"""How many tokens a Messages request has: the server's own count by two ways, else an estimate (F95)."""
+"""The tokens of a Messages request: counted by one of two endpoints of the server, or estimated (F95)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LLAMA = b'{"input_tokens":82}'
 
 
 class Server:
-    """A model server that answers each path with a status and a body, and remembers what it was asked."""
+    """A model server with a fixed status and body per path that records its requests."""
 
     def __init__(self, **answers: tuple[int, bytes]) -> None:
         self.answers = {TOKENIZE: answers.get("tokenize"), MESSAGES_COUNT_TOKENS: answers.get("count_tokens")}
@@ -40,8 +40,8 @@ class Server:
         return self.answers[path] or (404, b'{"detail":"Not Found"}')
 
 
-def test_an_answer_that_is_to_be_continued_is_counted_so() -> None:
-    """vLLM refuses continue_final_message beside add_generation_prompt."""
+def test_a_prefilled_answer_is_counted_with_continue_final_message() -> None:
+    """vLLM refuses continue_final_message together with add_generation_prompt."""
     server = Server(tokenize=(200, VLLM))
     prefill = {**CHAT, "continue_final_message": True, "add_generation_prompt": False}
     assert count(server.post, prefill, CLIENT) == (74, "tokenize")
@@ -57,21 +57,21 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize("unusable", UNUSABLE)
-def test_an_answer_that_tells_no_number_leads_to_the_next_way(unusable: tuple[int, bytes]) -> None:
+def test_an_answer_without_a_number_falls_back_to_the_next_endpoint(unusable: tuple[int, bytes]) -> None:
     server = Server(tokenize=unusable, count_tokens=(200, LLAMA))
     assert count(server.post, CHAT, CLIENT) == (82, "count_tokens")
     assert [path for path, _ in server.asked] == [TOKENIZE, MESSAGES_COUNT_TOKENS]
 
 
 @pytest.mark.parametrize("unusable", UNUSABLE)
-def test_after_both_there_is_the_estimate(unusable: tuple[int, bytes]) -> None:
+def test_if_both_endpoints_fail_the_number_is_estimated(unusable: tuple[int, bytes]) -> None:
     server = Server(tokenize=unusable, count_tokens=unusable)
     assert count(server.post, CHAT, CLIENT) == (estimate(CHAT), "estimate")
     assert len(server.asked) == 2
 
 
 @pytest.mark.parametrize("broken", [TOKENIZE, MESSAGES_COUNT_TOKENS])
-def test_what_the_caller_raises_passes_through(broken: str) -> None:
+def test_an_exception_of_the_caller_propagates(broken: str) -> None:
     server = Server()
 
     def post(path: str, body: bytes) -> tuple[int, bytes]:
@@ -87,7 +87,7 @@ def test_what_the_caller_raises_passes_through(broken: str) -> None:
 
 
 def said(*messages: dict[str, Any], **more: Any) -> int:
-    """The estimate without what each message costs."""
+    """Return the estimate without the cost of each message."""
     return estimate({"messages": list(messages), **more}) - 4 * len(messages)
 
 
@@ -107,18 +107,18 @@ def said(*messages: dict[str, Any], **more: Any) -> int:
         ([{"type": "text", "text": None}, {"type": "text"}, 5, "x"], 0),
     ],
 )
-def test_texts_count_by_their_bytes(content: object, tokens: int) -> None:
+def test_text_is_estimated_by_its_bytes(content: object, tokens: int) -> None:
     assert said({"role": "user", "content": content}) == tokens
 
 
-def test_each_message_costs_four() -> None:
+def test_each_message_costs_four_tokens() -> None:
     assert estimate({"messages": [{"role": "user", "content": ""}] * 3}) == 12
     assert estimate({}) == estimate({"messages": 5}) == estimate({"messages": [5]}) == 0
 
 
 @pytest.mark.parametrize("kind", ["image_url", "file"])
-def test_an_image_or_a_file_costs_the_same_whatever_its_size(kind: str) -> None:
-    """F95: base64 counted as text makes a client compact at once."""
+def test_an_image_or_file_has_a_fixed_cost(kind: str) -> None:
+    """F95: a client compacts immediately if base64 counts as text."""
     data = "data:image/png;base64," + "A" * 1_000_000
     part = {"type": kind, "image_url": {"url": data}, "file": {"filename": "a.pdf", "file_data": data}}
     words = {"type": "text", "text": "a" * 7}
@@ -134,7 +134,7 @@ def test_calls_and_reasoning_count_as_text() -> None:
         assert said({"role": "assistant", "content": "", "tool_calls": odd}) == 0
 
 
-def test_tools_count_as_compact_json_in_utf_8() -> None:
+def test_tools_count_as_compact_utf_8_json() -> None:
     tools = [{"type": "function", "function": {"name": "bash", "description": "läuft"}}]
     size = len(json.dumps(tools, separators=(",", ":"), ensure_ascii=False).encode())
     assert said(tools=tools) == -(-size * 2 // 7)

@@ -1,4 +1,4 @@
-"""The prompts that a server's template makes, in each way in which they can be seen."""
+"""The prompt that a server's template renders, found by each available method."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Answer = Callable[[JsonObject], Made]
 
 
 def shape(text: str) -> JsonObject:
-    """A conversation with the text in it."""
+    """Return a conversation that contains the text."""
     return {"messages": [{"role": "user", "content": text}]}
 
 
 def said(body: JsonObject) -> str:
-    """The prompt of a template that says what was said."""
+    """Return the prompt of a template that joins the message texts."""
     return " ".join(as_text(message.get("content")) for message in objects_in(body["messages"]))
 
 
@@ -46,7 +46,7 @@ def counted(body: JsonObject) -> Made:
 
 
 def prompts(**ways: Answer) -> tuple[Prompts, Socketless]:
-    """Of a server with these ways: `tokenize`, `apply`, `chat`."""
+    """Return the prompts of a server that supports these methods: `tokenize`, `apply`, `chat`."""
     paths = {TOKENIZE: "tokenize", APPLY_TEMPLATE: "apply", CHAT_COMPLETIONS: "chat"}
 
     def answer(path: str, body: JsonObject) -> Made:
@@ -66,7 +66,7 @@ EACH = pytest.mark.parametrize(("ways", "way"), WAYS.values(), ids=WAYS)
 
 
 @EACH
-def test_the_best_way_that_there_is_is_taken_and_looked_for_once(ways: dict[str, Answer], way: PromptSource) -> None:
+def test_the_best_available_method_is_used_and_detected_once(ways: dict[str, Answer], way: PromptSource) -> None:
     found, server = prompts(**ways)
     assert found.source is way
     asked = len(server.asked)
@@ -75,7 +75,7 @@ def test_the_best_way_that_there_is_is_taken_and_looked_for_once(ways: dict[str,
 
 
 @EACH
-def test_what_is_in_the_prompt_is_kept_and_what_is_not_is_lost(ways: dict[str, Answer], way: PromptSource) -> None:
+def test_text_in_the_prompt_is_kept_and_missing_text_is_lost(ways: dict[str, Answer], way: PromptSource) -> None:
     found, _ = prompts(**ways)
     assert found.fate(shape, MARK) == (Fate.KEPT, "")
     assert found.fate(lambda text: shape("something else"), MARK) == (Fate.LOST, "")
@@ -83,7 +83,7 @@ def test_what_is_in_the_prompt_is_kept_and_what_is_not_is_lost(ways: dict[str, A
 
 @EACH
 @pytest.mark.parametrize("status", [400, 422, 500])
-def test_a_refusal_has_the_servers_words(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
+def test_a_refusal_is_reported_with_the_servers_words(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
     def but(answer: Answer) -> Answer:
         return lambda body: error("no such role", status) if MARK in said(body) else answer(body)
 
@@ -93,7 +93,7 @@ def test_a_refusal_has_the_servers_words(ways: dict[str, Answer], way: PromptSou
 
 @EACH
 @pytest.mark.parametrize("status", [401, 404, 503])
-def test_an_answer_that_is_neither_tells_nothing(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
+def test_an_unrelated_error_leaves_the_result_unknown(ways: dict[str, Answer], way: PromptSource, status: int) -> None:
     def but(answer: Answer) -> Answer:
         return lambda body: error("busy", status) if MARK in said(body) else answer(body)
 
@@ -112,14 +112,14 @@ def test_an_answer_that_is_neither_tells_nothing(ways: dict[str, Answer], way: P
     ],
     ids=["nothing", "no text", "another prompt", "one count for all", "no count"],
 )
-def test_where_no_prompt_is_seen_nothing_is_told(ways: dict[str, Answer]) -> None:
+def test_without_a_visible_prompt_the_result_is_unknown(ways: dict[str, Answer]) -> None:
     found, _ = prompts(**ways)
     assert found.source is PromptSource.NONE
     assert found.fate(shape, MARK) == (Fate.UNKNOWN, "") and found.prompt(shape("a")) is None
 
 
-def test_a_count_that_grows_by_little_tells_nothing() -> None:
-    """Something of it is there, and it may be something else."""
+def test_a_slightly_higher_token_count_leaves_the_result_unknown() -> None:
+    """The additional tokens may be another text."""
 
     def answer(body: JsonObject) -> Made:
         words = said(body).split()
@@ -133,6 +133,6 @@ def test_a_count_that_grows_by_little_tells_nothing() -> None:
     [(["▁mkbaseline", "ĊĊ", "Ġa", "ĉb"], " mkbaseline\n\n a\tb"), (["mk", "base", "line", None], "mkbaseline")],
     ids=["marks", "no text"],
 )
-def test_tokens_are_joined_to_the_text_that_they_stand_for(pieces: list[str | None], text: str) -> None:
+def test_tokens_are_joined_to_the_prompt(pieces: list[str | None], text: str) -> None:
     found, _ = prompts(tokenize=lambda body: (200, json.dumps({"token_strs": pieces}).encode()))
     assert found.prompt(shape("a")) == Prompt(text)

@@ -1,4 +1,4 @@
-"""The syntaxes of calls: each is read as itself, and the flags are those of the server's own parsers."""
+"""Syntaxes of calls: each is recognized, and the flags name the server's own parsers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.support.doctor_scripts import CALLS
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
-def test_a_call_in_each_syntax_is_read_as_what_it_is(syntax: str) -> None:
+def test_a_call_is_recognized_by_its_syntax(syntax: str) -> None:
     assert written_in(CALLS[syntax]) == [syntax]
 
 
 @pytest.mark.parametrize(
     "text", ["", "I would rather not.", "Use `write_file`.", '{"path": "doctor.txt"', "<tool_call>"]
 )
-def test_what_is_no_call_is_none(text: str) -> None:
+def test_other_text_has_no_syntax(text: str) -> None:
     assert written_in(text) == []
 
 
-def test_two_calls_are_two() -> None:
+def test_two_calls_are_reported_twice() -> None:
     hermes = CALLS["Hermes' JSON"]
     assert written_in(f"So.\n{hermes}\n{hermes}") == ["Hermes' JSON"] * 2
 
@@ -46,11 +46,11 @@ def parsers(model: str) -> Parsers | None:
         ("moonshotai/Kimi-K2-Instruct", "Kimi's sections", "kimi_k2"),
     ],
 )
-def test_the_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vllm: str) -> None:
+def test_the_models_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vllm: str) -> None:
     own = parsers(model)
     assert own is not None and (own.syntax, own.vllm) == (syntax, vllm)
     assert flags("vllm", parsers(model), "") == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
-    # What the model writes is surer than its name.
+    # The model's output takes precedence over its name.
     assert flags("vllm", parsers(model), syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
 
 
@@ -64,12 +64,12 @@ def test_the_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vl
         ("Python's calls", "pythonic", "pythonic"),
     ],
 )
-def test_what_an_unknown_model_writes_suggests_the_general_parser(syntax: str, vllm: str, sglang: str) -> None:
+def test_the_output_of_an_unknown_model_suggests_the_general_parser(syntax: str, vllm: str, sglang: str) -> None:
     assert flags("vllm", None, syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
     assert flags("sglang", None, syntax) == f"--tool-call-parser {sglang}"
 
 
-def test_what_the_model_writes_wins_over_its_name() -> None:
+def test_the_models_output_takes_precedence_over_its_name() -> None:
     assert flags("vllm", parsers("Qwen/Qwen3-8B"), "Qwen3-Coder's XML").endswith(" qwen3_xml")
     assert flags("sglang", parsers("Qwen/Qwen3-8B"), "Qwen3-Coder's XML") == "--tool-call-parser qwen3_coder"
 
@@ -78,16 +78,16 @@ def test_what_the_model_writes_wins_over_its_name() -> None:
     ("kind", "model", "syntax"),
     [("vllm", "my-model", ""), ("lmdeploy", "Qwen3-8B", "Hermes' JSON"), ("", "Qwen3-8B", ""), ("sglang", "lfm2", "")],
 )
-def test_where_no_flag_is_known_none_is_named(kind: str, model: str, syntax: str) -> None:
+def test_without_a_known_parser_no_flag_is_suggested(kind: str, model: str, syntax: str) -> None:
     assert flags(kind, parsers(model), syntax) == ""
 
 
-def test_the_rows_name_syntaxes_that_there_are() -> None:
+def test_every_family_names_an_existing_syntax() -> None:
     rows = [family.parsers for family in FAMILIES if family.parsers]
     assert {row.syntax for row in rows} - {""} == SYNTAXES.keys()
     assert all(row.vllm for row in rows)
 
 
-def test_llama_cpp_reads_by_its_template() -> None:
+def test_llama_cpp_parses_by_its_chat_template() -> None:
     assert flags("llamacpp", parsers("Qwen3-8B"), "Hermes' JSON").startswith("--chat-template-file ")
-    assert flags("llamacpp", parsers("Qwen3-8B"), "") == "", "of a name alone nothing is known"
+    assert flags("llamacpp", parsers("Qwen3-8B"), "") == "", "a name alone is not enough"

@@ -1,4 +1,4 @@
-"""How much of a call's arguments leaves while they are written (contracts C1, C2, C4)."""
+"""How much of a call's arguments is sent while they arrive (contracts C1, C2, C4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tool(name: str = "typed") -> Tool:
 
 
 def policy(which: Tool | None, **given: Any) -> Policy:
-    """What may leave of a call of this tool."""
+    """Return the streaming policy of a call of this tool."""
     parts = which.compiled.all_parts() if which else ()
     return Policy(parts, frozenset(which.required) if which else frozenset(), **given)
 
@@ -36,7 +36,7 @@ def begun(policy: Policy) -> Arguments:
 
 
 def fed(cut: list[str], which: Tool | None, **given: Any) -> tuple[str, Arguments]:
-    """What left; at every step it is a prefix of the text."""
+    """Return the text that was sent, which is a prefix of the arguments at every step."""
     arguments = begun(policy(which, **given))
     left = ""
     for part in cut:
@@ -63,8 +63,8 @@ VALID = [
 
 
 @pytest.mark.parametrize("text", VALID, ids=lambda text: text[:30])
-def test_of_a_valid_object_all_but_its_last_value_leaves_at_every_cut(text: str) -> None:
-    """C1, C2: the last value and the brace leave with the end of the call."""
+def test_a_valid_object_is_sent_up_to_its_last_value_at_every_cut(text: str) -> None:
+    """C1, C2: the last value and the closing brace are sent at the end of the call."""
     values = json.loads(text)
     for cut in all_cuts(text, 50 if len(text) > 400 else 200):
         left, arguments = fed(cut, tool())
@@ -110,17 +110,17 @@ def test_of_a_valid_object_all_but_its_last_value_leaves_at_every_cut(text: str)
         ("", ""),
     ],
 )
-def test_what_a_fix_may_still_change_waits(text: str, left: str) -> None:
-    """C2: every value but a string waits until it is complete, and the comma and the key before it wait with it.
+def test_a_value_that_a_fix_may_change_waits(text: str, left: str) -> None:
+    """C2: every value except a string waits until it is complete, with the comma and the key before it.
 
-    So does the mark of a string until its first character: an empty one may be forbidden and dropped (F35).
+    So does a string's quotation mark until its first character: an empty string may be forbidden and dropped (F35).
     """
     for cut in all_cuts(text):
         got, arguments = fed(cut, tool())
         assert (got.rstrip(), arguments.where is Where.HELD) == (left.rstrip(), False)
 
 
-# What no repair can read.
+# Arguments that no repair can read.
 UNREADABLE = (
     *("array", "wrong closer", "no value", "leading zero", "too deep", "missing colon", "closed wrongly inside"),
     *("doubled key", "doubled key by an escape", "NaN"),
@@ -163,8 +163,8 @@ BROKEN: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_from_the_first_byte_that_is_wrong_nothing_more_leaves(name: str) -> None:
-    """C4: at every cut the same has left, and it begins what the repair makes of the whole."""
+def test_nothing_is_sent_after_the_first_invalid_byte(name: str) -> None:
+    """C4: the text that was sent does not depend on the cuts, and the repaired arguments begin with it."""
     text, left = BROKEN[name]
     found = Repairer(ToolSet([tool()]), rules.Policy()).repair("typed", text, stopped=True)
     assert (found is None) is (name in UNREADABLE)
@@ -190,18 +190,18 @@ def test_from_the_first_byte_that_is_wrong_nothing_more_leaves(name: str) -> Non
         ("", -1),
     ],
 )
-def test_the_end_of_an_object_is_known_if_it_is_json(text: str, closed: int) -> None:
+def test_the_end_of_a_valid_json_object_is_found(text: str, closed: int) -> None:
     for cut in all_cuts(text):
         assert fed(cut, tool())[1].closed == closed
         assert fed(cut, tool(), hold=True)[1].closed == closed
 
 
-def test_nothing_leaves_where_all_is_held() -> None:
+def test_nothing_is_sent_on_hold() -> None:
     left, arguments = fed(['{"label": "a"}'], tool(), hold=True)
     assert (left, arguments.where, arguments.tail({"label": "a"})) == ("", Where.HELD, '{"label": "a"}')
 
 
-def test_the_value_that_a_rule_may_change_waits_and_goes_if_it_does_not() -> None:
+def test_a_value_waits_only_if_a_rule_changes_it() -> None:
     given: dict[str, Any] = {"rule_keys": frozenset(("label",)), "keeps": lambda key, value: value != "bad"}
     for text, left in (
         ('{"label": "goo', ""),
@@ -244,12 +244,12 @@ CHOOSY = function(
         ("word", True),
     ],
 )
-def test_a_string_goes_on_only_where_no_fix_can_change_it_any_more(key: str, goes_on: bool) -> None:
+def test_a_string_streams_only_if_no_fix_can_change_it(key: str, goes_on: bool) -> None:
     (which,) = offered(CHOOSY)
     assert fed([f'{{"{key}": "o'], which)[0] == (f'{{"{key}": "o' if goes_on else "")
 
 
-def test_a_schema_that_leads_to_one_place_in_many_ways_is_asked_once() -> None:
+def test_a_schema_with_many_paths_to_one_definition_is_read_once() -> None:
     """C7: each level refers to the next one twenty times."""
     levels: JsonObject = {"d0": {"type": "string", "enum": ["x"]}}
     for at in range(20):
@@ -259,7 +259,7 @@ def test_a_schema_that_leads_to_one_place_in_many_ways_is_asked_once() -> None:
         assert fed(['{"a": "o'], which)[0] == ""
 
 
-def test_an_empty_string_that_is_forbidden_does_not_leave() -> None:
+def test_an_empty_string_that_is_forbidden_is_not_sent() -> None:
     """F35: it may be dropped."""
     (which,) = offered(CHOOSY)
     for cut in all_cuts('{"word": "x", "note": ""}'):
@@ -278,8 +278,8 @@ def test_an_empty_string_that_is_forbidden_does_not_leave() -> None:
         ('{"path": "</b>', '{"path": "</b>'),
     ],
 )
-def test_a_string_waits_where_the_next_pair_may_be_in_it(text: str, left: str) -> None:
-    """Only while a required key is missing."""
+def test_a_string_stops_before_markup_that_may_begin_the_next_pair(text: str, left: str) -> None:
+    """This holds only while a required key is missing."""
     for cut in all_cuts(text):
         assert fed(cut, tool("write_file"))[0] == left
 
@@ -301,8 +301,8 @@ def test_a_string_waits_where_the_next_pair_may_be_in_it(text: str, left: str) -
         ('{"ratio": 1', {"ratio": 1.5}, '{"ratio": 1.5}'),
     ],
 )
-def test_what_is_repaired_goes_on_where_the_sending_stopped(sent: str, values: JsonObject, tail: str) -> None:
-    """C4: what was sent stays a prefix of the final arguments."""
+def test_repaired_arguments_continue_what_was_sent(sent: str, values: JsonObject, tail: str) -> None:
+    """C4: the text that was sent is a prefix of the final arguments."""
     left, arguments = fed([sent], tool())
     assert arguments.tail(values) == tail
     assert json.loads(left + tail) == values
@@ -321,13 +321,13 @@ def test_what_is_repaired_goes_on_where_the_sending_stopped(sent: str, values: J
         ('{"label": "a"}', {}),
     ],
 )
-def test_what_was_sent_cannot_be_taken_back(sent: str, values: JsonObject) -> None:
-    """C4, half calls: then the reply ends in an error."""
+def test_arguments_that_contradict_what_was_sent_have_no_tail(sent: str, values: JsonObject) -> None:
+    """C4: the reply then ends in an error."""
     assert fed([sent], tool())[1].tail(values) is None
 
 
-def test_without_a_tool_every_key_is_taken_and_every_string_goes_on() -> None:
-    """F40: a call to a tool that was not offered is left to the client. So it is without properties."""
+def test_without_a_schema_every_key_is_accepted_and_every_string_streams() -> None:
+    """F40: a call to a tool that was not offered is left to the client, and so is one to a tool without properties."""
     (which,) = offered(function("x", {}))
     for each in (None, which):
         assert fed(list('{"x": {"y": 1}, "z": "abc'), each)[0] == '{"x": {"y": 1}, "z": "abc'
@@ -337,8 +337,8 @@ INNER = ("x = {", "}; y", 'print("}")', '{"a": "b"}', '"}"', 'a", b', 'say "hi",
 
 
 @pytest.mark.parametrize("inner", INNER)
-def test_c4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner: str) -> None:
-    """A mark that could end the string waits, with what follows it, until the end of the call tells."""
+def test_c4_a_string_with_unescaped_quotation_marks_begins_with_what_was_sent(inner: str) -> None:
+    """A quotation mark that may end the string waits, with the text after it, until the call ends."""
     values: JsonObject = {"count": 1, "label": f'x "{inner}" y'}
     text = json.dumps(values).replace('\\"', '"')
     found = Repairer(ToolSet([tool()]), rules.Policy()).repair("typed", text, stopped=True)
@@ -360,8 +360,8 @@ def test_c4_what_was_sent_begins_the_string_whose_marks_have_no_backslash(inner:
         ("bash<arg_key>command", '{"command": "l', ""),
     ],
 )
-def test_the_policy_of_a_call_is_its_tool_s(name: str, text: str, left: str) -> None:
-    """A name that goes on behind a tool's may hold the arguments."""
+def test_the_policy_of_a_call_is_the_one_of_its_tool(name: str, text: str, left: str) -> None:
+    """A longer name that begins with a tool's name may contain the arguments."""
     made = policy_of(Repairer(offered(), rules.Policy()), name, hold=False)
     assert begun(made).feed(text) == left
     assert begun(policy_of(Repairer(offered(), rules.Policy()), name, hold=True)).feed(text) == ""

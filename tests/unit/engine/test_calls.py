@@ -1,4 +1,4 @@
-"""Structured deltas to calls: what servers leave out or send wrongly is repaired (F19 to F51, contract C4)."""
+"""Structured deltas become calls: omissions and errors of servers are repaired (F19 to F51, contract C4)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PWD = '{"command": "pwd"}'
 
 
 def gathered(deltas: list[dict[str, Any]], *, stopped: bool = True) -> tuple[ChoiceView, list[Event]]:
-    """What the client has after these deltas, each in a chunk of its own, and the end."""
+    """Return the client's view and the events of these deltas, one per chunk, and a finish."""
     events = run([*map(calls, deltas), ends("tool_calls" if stopped else "length")])
     return view(events)[0], events
 
 
 @pytest.mark.parametrize("mark", ['"}', '"}  ', '" }', '"\n}\n'])
-def test_the_mark_that_could_end_a_call_waits_for_its_end(mark: str) -> None:
-    """C4: it may be within a string whose marks have no backslash."""
+def test_a_mark_that_may_end_a_call_waits_for_the_calls_end(mark: str) -> None:
+    """C4: it may be in a string with unescaped quotation marks."""
     for cut in all_cuts(f"s{mark}"):
         engine = new_engine()
         engine.feed(calls(piece(0, '{"command": "l', "bash", "a")))
@@ -34,8 +34,8 @@ def test_the_mark_that_could_end_a_call_waits_for_its_end(mark: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"command": ', '{"command"', '{"flag": tr', '{"x": ]', '{"timeout": "'])
-def test_a_call_whose_first_value_cannot_be_read_was_never_opened(text: str) -> None:
-    """C4: it goes back to text, whole."""
+def test_a_call_without_a_readable_first_value_is_never_opened(text: str) -> None:
+    """C4: the whole call becomes text again."""
     for fragments in ([text], list(text)):
         first, *rest = fragments
         seen, _ = gathered([piece(0, first, "bash", "a"), *(piece(0, each) for each in rest)])
@@ -54,14 +54,14 @@ def test_a_call_whose_first_value_cannot_be_read_was_never_opened(text: str) -> 
         ([{"index": 0, "function": 7}], True, ""),
     ],
 )
-def test_what_was_never_opened_goes_back_to_text(deltas: list[dict[str, Any]], stopped: bool, text: str) -> None:
-    """C4: nothing that the model wrote is lost."""
+def test_a_call_that_was_never_opened_becomes_text(deltas: list[dict[str, Any]], stopped: bool, text: str) -> None:
+    """C4: no text of the model is lost."""
     seen, _ = gathered(deltas, stopped=stopped)
     assert (seen.ids, seen.text) == ([], text)
 
 
-def test_what_a_call_holds_in_all_is_bounded() -> None:
-    """C7: what has left is kept too, for the end of the call."""
+def test_the_size_of_a_call_is_limited() -> None:
+    """C7: sent text counts, too, because it is kept until the call ends."""
     engine = new_engine(max_held=100)
     engine.feed(calls(piece(0, '{"command": "', "bash", "a")))
     with pytest.raises(UpstreamBroken, match="max_held"):
@@ -69,7 +69,7 @@ def test_what_a_call_holds_in_all_is_bounded() -> None:
             engine.feed(calls(piece(0, "x")))
 
 
-def test_c7_empty_arguments_again_and_again_are_over_soon() -> None:
+def test_c7_many_repeated_empty_arguments_are_read_quickly() -> None:
     engine = new_engine()
     with over_soon(3.0):
         engine.feed(calls(piece(0, "{}", "bash", "a")))
@@ -78,7 +78,7 @@ def test_c7_empty_arguments_again_and_again_are_over_soon() -> None:
     assert view(events)[0].calls == [("bash", "{}")]
 
 
-def test_an_object_in_the_prose_behind_empty_arguments_is_no_call_at_any_cut() -> None:
+def test_an_object_in_the_prose_after_empty_arguments_is_never_a_call() -> None:
     """C3: a phantom call is worse than a missed one."""
     for cut in [["{}", " Note: ", LS], *all_cuts("{} Note: " + LS)]:
         seen, _ = gathered([piece(0, "", "bash", "a"), *(piece(0, part) for part in cut)])

@@ -1,4 +1,4 @@
-"""The engine over whole replies: live, clean where nothing needs repair, and true at the end (C1 to C5)."""
+"""The engine over whole replies: live, unchanged where nothing needs repair, and with a correct finish (C1 to C5)."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ CALL = (calls(piece(0, "{", "bash", "a")), calls(piece(0, '"command": "l')), cal
 
 
 def raws(events: list[Event]) -> list[bytes]:
-    """The bytes of the events that passed."""
+    """Return the bytes of the forwarded events."""
     return [event.raw for event in events if isinstance(event, Unchanged)]
 
 
 def only(events: list[Event]) -> ChoiceView:
-    """What the client has of the one choice of a reply that did not fail."""
+    """Return the client's view of a successful reply with one choice."""
     views = view(events)
     assert views.failed is None
     assert list(views.choices) == [0]
@@ -72,8 +72,8 @@ CLEAN: dict[str, list[Chunk]] = {
 
 
 @pytest.mark.parametrize("name", [name for name in CLEAN if name != "two choices"])
-def test_a_clean_stream_leaves_as_the_very_bytes_in_order(name: str) -> None:
-    """C1: but for the pieces of a call that had to wait."""
+def test_a_clean_stream_is_forwarded_unchanged_and_in_order(name: str) -> None:
+    """C1: only held pieces of a call are rewritten."""
     engine = new_engine()
     events = run(CLEAN[name], engine)
     quiet = [each.raw for each in CLEAN[name] if each not in CALL]
@@ -82,8 +82,8 @@ def test_a_clean_stream_leaves_as_the_very_bytes_in_order(name: str) -> None:
         assert len(events) == len(quiet)
 
 
-def test_the_choices_of_a_clean_stream_leave_as_the_very_bytes() -> None:
-    """C1: only a finish may come later than it came."""
+def test_clean_streams_of_two_choices_are_forwarded_unchanged() -> None:
+    """C1: only a finish may be sent later than it was received."""
     events = run(CLEAN["two choices"])
     assert sorted(raws(events)) == sorted(each.raw for each in CLEAN["two choices"])
     assert [(number, seen.text, seen.finish) for number, seen in view(events).choices.items()] == [
@@ -93,8 +93,8 @@ def test_the_choices_of_a_clean_stream_leave_as_the_very_bytes() -> None:
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_without_tools_everything_passes(name: str) -> None:
-    """F86: nothing is parsed where nothing can be called."""
+def test_without_tools_everything_is_forwarded(name: str) -> None:
+    """F86: nothing is parsed if no tool is offered."""
     events = run(CLEAN[name], Engine(Task(tools=None, seed=SEED)))
     assert sorted(raws(events)) == sorted(each.raw for each in CLEAN[name])
     assert all(isinstance(event, Unchanged) for event in events)
@@ -106,14 +106,14 @@ REPLIES: dict[str, tuple[str, str, list[tuple[str, str]], str]] = {
     "text around a call": (f"a\n{STRONG}\nb", "a\n\nb", [("bash", LS)], "tool_calls"),
     "two calls": (f"ï🙂 {STRONG}\n{STRONG}", "ï🙂 ", [("bash", LS)] * 2, "tool_calls"),
     "a weak call": (f"I will.\n{WEAK}\n", "I will.\n", [("bash", LS)], "tool_calls"),
-    "a call that is none": (f"{WEAK}\nis a call", f"{WEAK}\nis a call", [], "stop"),
+    "an invalid call": (f"{WEAK}\nis a call", f"{WEAK}\nis a call", [], "stop"),
     "half a marker": ("a <tool_", "a <tool_", [], "stop"),
 }
 
 
 @pytest.mark.parametrize("name", REPLIES)
-def test_a_reply_is_the_same_at_every_cut(name: str) -> None:
-    """C1 to C4, style point 5: calls, ids, text and finish do not depend on how the text was cut."""
+def test_a_reply_does_not_depend_on_the_cuts(name: str) -> None:
+    """C1 to C4, style point 5: calls, ids, text and finish are equal at every cut."""
     text, kept, found, finish = REPLIES[name]
     ids = None
     for cut in all_cuts(text):
@@ -125,7 +125,7 @@ def test_a_reply_is_the_same_at_every_cut(name: str) -> None:
         assert only(run(with_finish)) == seen
 
 
-def test_ids_depend_on_the_seed_the_choice_and_the_index_alone() -> None:
+def test_ids_depend_only_on_the_seed_the_choice_and_the_index() -> None:
     chunks = [says(f"{STRONG}{STRONG}"), says(STRONG, choice=1), ends(), ends(choice=1)]
     seen = view(run(chunks))
     again = view(run(chunks))
@@ -145,8 +145,8 @@ AFTER = [says("b"), chunk(delta(reasoning="b")), CALL[0], USAGE, chunk(delta())]
     ("late", "task"), [*((late, {}) for late in [*AFTER, ends("length")]), *((late, {"tools": None}) for late in AFTER)]
 )
 @pytest.mark.parametrize("final", [ends(), chunk(delta(0, "stop", content="x")), ends("tool_calls")])
-def test_nothing_of_a_choice_follows_its_finish(late: Chunk, final: Chunk, task: dict[str, Any]) -> None:
-    """C5, F58: in the events, and in the bytes of those that pass."""
+def test_nothing_follows_the_finish_of_a_choice(late: Chunk, final: Chunk, task: dict[str, Any]) -> None:
+    """C5, F58: neither in the events nor in the bytes of forwarded events."""
     engine = Engine(Task(**{"tools": new_engine()._task.tools, "seed": SEED, **task}))
     events = run([says("a"), final, late, *CALL[1:]] if late is CALL[0] else [says("a"), final, late], engine)
     assert view(events)[0].finish
@@ -161,20 +161,20 @@ def test_nothing_of_a_choice_follows_its_finish(late: Chunk, final: Chunk, task:
 
 
 @pytest.mark.parametrize("text", ["a", STRONG, f"a{STRONG}b", STRONG[:-2], "a <"])
-def test_a_chunk_of_reasoning_and_text_says_both_once(text: str) -> None:
+def test_a_chunk_with_reasoning_and_text_sends_each_once(text: str) -> None:
     first = chunk(delta(reasoning="so", content=text[:5]))
     seen = only(run([first, says(text[5:]), chunk(delta(0, "stop", reasoning=" then"))]))
     alone = only(run([says(text), ends()]))
     assert (seen.reasoning, seen.text, seen.calls, seen.finish) == ("so then", alone.text, alone.calls, alone.finish)
 
 
-def test_an_entry_without_a_usable_index_is_the_first_choice() -> None:
+def test_an_entry_without_a_usable_index_belongs_to_the_first_choice() -> None:
     entries: list[dict[str, Any]] = [{"delta": {"content": "a"}}, {"index": -1, "delta": {"content": "b"}}]
     seen = only(run([*(chunk(entry) for entry in entries), ends()]))
     assert seen.text == "ab"
 
 
-def test_random_replies_of_several_choices_are_the_same_at_every_cut() -> None:
+def test_random_replies_of_several_choices_do_not_depend_on_the_cuts() -> None:
     rng = random.Random(3)
     texts = [text for text, *_ in REPLIES.values()]
     for _ in range(60):
@@ -192,30 +192,30 @@ def test_random_replies_of_several_choices_are_the_same_at_every_cut() -> None:
             assert seen[number].finish == alone.finish
 
 
-def test_without_tools_calls_of_the_server_pass_after_the_held_text() -> None:
+def test_without_tools_the_servers_calls_follow_the_held_text() -> None:
     """F86."""
     reply = [says("I will. <thi"), calls(piece(0, "{}", "bash", "a")), ends("tool_calls")]
     seen = only(run(reply, Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))))
     assert (seen.text, seen.calls) == ("I will. <thi", [("bash", "{}")])
 
 
-def test_without_tools_the_end_of_reasoning_begun_in_the_prompt_is_no_text() -> None:
+def test_without_tools_the_closing_marker_of_reasoning_is_removed() -> None:
     """F86."""
     engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts(unknown=True)))
     seen = only(run([says("So."), says("</think>It is done."), ends()], engine))
     assert (seen.text, seen.reasoning) == ("So.It is done.", "")
 
 
-def test_calls_of_the_text_and_of_the_server_are_counted_together() -> None:
-    """C5: indexes count 0, 1, 2, and ids differ."""
+def test_printed_and_structured_calls_are_numbered_together() -> None:
+    """C5: indexes are 0, 1, 2, and ids are unique."""
     other = calls(piece(0, '{"command": "pwd"}', "bash", "a"))
     seen = only(run([says(STRONG), other, ends("tool_calls")]))
     assert seen.calls == [("bash", LS), ("bash", '{"command": "pwd"}')]
     assert len(set(seen.ids)) == 2
 
 
-def test_a_call_that_the_server_says_and_prints_too_is_one() -> None:
-    """F28: in either order; two that it says are two (F51)."""
+def test_a_call_that_is_both_structured_and_printed_is_sent_once() -> None:
+    """F28: this holds in either order. Two structured calls stay two (F51)."""
     for reply in ([says(STRONG), *CALL], [*CALL, says(STRONG)]):
         seen = only(run([*reply, ends("tool_calls")]))
         assert (seen.calls, seen.text) == ([("bash", LS)], "")
@@ -224,7 +224,6 @@ def test_a_call_that_the_server_says_and_prints_too_is_one() -> None:
 
 
 def test_feeding_after_the_finish_raises() -> None:
-    """Style, point 2."""
     engine = new_engine()
     run([says("a"), ends()], engine)
     with pytest.raises(ValueError, match="finish"):

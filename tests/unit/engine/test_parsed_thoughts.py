@@ -1,4 +1,4 @@
-"""Servers that tell thoughts apart themselves are untouched, whatever the rules say of thoughts (C1)."""
+"""Replies of servers that separate reasoning themselves are unchanged, whatever the rules say (C1)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def given() -> Iterator[Any]:
 
 
 def texts() -> list[str]:
-    """What may stand in a thought: anything. Prose, code, markup, and calls that are not meant."""
+    """Return texts that reasoning may contain: prose, code, markup, and calls that are not meant."""
     files = sorted((CORPORA / "negative").glob("*.jsonl"))
     rows = [row for path in files for row in path.read_text("utf-8").split("\n") if row]
     return [json.loads(row)["text"] for row in rows[::EVERY]]
@@ -48,15 +48,15 @@ TEXTS = texts()
 
 
 def streams(field: str) -> Iterator[list[bytes]]:
-    """A thought in pieces, and an answer, a call or both behind it, as vLLM, SGLang and llama.cpp send them."""
+    """Yield streams of reasoning and an answer, a call or both, as vLLM, SGLang and llama.cpp send them."""
     rng = random.Random(1)
     for number, text in enumerate(TEXTS):
         parts = filter(None, random_cut(text, rng))
         thoughts = [chunk({"index": 0, "delta": {field: part}, "finish_reason": None}) for part in parts]
         answer = [says("It is "), says("done.")]
         called = [calls(piece(0, "", "bash", "call_1")), calls(piece(0, CALL[:9])), calls(piece(0, CALL[9:]))]
-        behind = ([*answer, ends()], [*called, ends("tool_calls")], [*answer, *called, ends("tool_calls")])[number % 3]
-        events = [chunk(delta(role="assistant", content="")), *thoughts, *behind, USAGE]
+        after = ([*answer, ends()], [*called, ends("tool_calls")], [*answer, *called, ends("tool_calls")])[number % 3]
+        events = [chunk(delta(role="assistant", content="")), *thoughts, *after, USAGE]
         yield [*(event.raw for event in events), b"data: [DONE]\n\n"]
 
 
@@ -73,8 +73,8 @@ def fails(error: Exception) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("thoughts", [*given()])
-def test_its_stream_is_read_as_it_came(thoughts: Thoughts | None, field: str) -> None:
-    """Byte for byte but for the pieces of calls."""
+def test_a_stream_with_separate_reasoning_is_unchanged(thoughts: Thoughts | None, field: str) -> None:
+    """Only pieces of calls may be rewritten."""
     found = [*streams(field)]
     assert len(found) > 50
     for parts in found:
@@ -87,7 +87,7 @@ def test_its_stream_is_read_as_it_came(thoughts: Thoughts | None, field: str) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("thoughts", [*given()])
-def test_its_whole_answer_leaves_byte_for_byte(thoughts: Thoughts | None, field: str) -> None:
+def test_a_whole_answer_with_separate_reasoning_is_unchanged(thoughts: Thoughts | None, field: str) -> None:
     function = {"name": "bash", "arguments": CALL}
     for number, text in enumerate(TEXTS):
         message: dict[str, Any] = {"role": "assistant", "content": "It is done.", field: text or "So."}

@@ -1,4 +1,4 @@
-"""What a chunk says, in whatever words (F25, F29, F42 to F44, F64)."""
+"""Parsing of chunks in every variant that servers send (F25, F29, F42 to F44, F64)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.helpers import delta
 
 
 def test_reasoning_in_content_parts_is_reasoning() -> None:
-    """Mistral sends it so."""
+    """Mistral sends reasoning in content parts."""
     thoughts = [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}, "b"]}, {"thinking": "c"}]
     said = read_choice(delta(content=[*thoughts, {"type": "reasoning", "text": "d"}, {"type": "text", "text": "e"}]))
     assert (said.reasoning, said.text) == ("abcd", "e")
@@ -22,7 +22,7 @@ def test_reasoning_in_content_parts_is_reasoning() -> None:
 
 
 def read(entry: Any) -> CallDelta:
-    """What one entry of `tool_calls` says."""
+    """Parse one entry of `tool_calls`."""
     (found,) = read_all(tool_calls=[entry])
     return found
 
@@ -35,7 +35,7 @@ def read_all(**said: Any) -> tuple[CallDelta, ...]:
     ("index", "number"),
     [(0, 0), (7, 7), ("3", 3), (None, None), (-1, None), (True, None), (1.5, None), ("x", None), ("²", None)],
 )
-def test_f42_an_index_that_is_none_is_missing(index: Json, number: int | None) -> None:
+def test_f42_an_invalid_index_counts_as_missing(index: Json, number: int | None) -> None:
     said = read({"index": index, "function": {"name": "f"}})
     assert said.index == number
     assert said.standard is (number == index)
@@ -49,7 +49,7 @@ def test_f43_f44_ids_are_strings_or_missing(given: Json, id_: str | None) -> Non
     assert said.standard is isinstance(given, str | None)
 
 
-def test_a_huge_number_is_no_harm() -> None:
+def test_a_huge_index_counts_as_missing() -> None:
     assert read({"index": "9" * 10_000}).index is None
 
 
@@ -71,12 +71,12 @@ COUNTS = {"prompt_tokens": 1, "completion_tokens": 9, "total_tokens": 10}
         ({}, False),
     ],
 )
-def test_a_chunk_of_counts_among_which_are_none_of_thoughts(body: dict[str, Any], says: bool) -> None:
+def test_a_usage_chunk_without_reasoning_tokens_is_recognized(body: dict[str, Any], says: bool) -> None:
     assert says_usage(Chunk(body, b"")) is says
 
 
 @pytest.mark.parametrize(
-    ("usage", "tokens", "told"),
+    ("usage", "tokens", "details"),
     [
         (COUNTS, 4, {"reasoning_tokens": 4}),
         (COUNTS, 12, {"reasoning_tokens": 9}),
@@ -86,7 +86,7 @@ def test_a_chunk_of_counts_among_which_are_none_of_thoughts(body: dict[str, Any]
         ({"completion_tokens_details": 7}, 4, {"reasoning_tokens": 4}),
     ],
 )
-def test_there_are_never_more_than_all_that_was_said(usage: dict[str, Any], tokens: int, told: Any) -> None:
+def test_reasoning_tokens_never_exceed_completion_tokens(usage: dict[str, Any], tokens: int, details: Any) -> None:
     before = dict(usage)
-    assert with_thought_tokens(usage, tokens) == {**usage, "completion_tokens_details": told}
+    assert with_thought_tokens(usage, tokens) == {**usage, "completion_tokens_details": details}
     assert usage == before

@@ -1,4 +1,4 @@
-"""The ids of calls."""
+"""Ids of calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from proxy.repair.policy import IdStyle, Policy
 from tests.support.helpers import SEED
 
 
-def test_ids_are_in_the_style_of_the_model_and_the_same_each_time() -> None:
+def test_ids_have_the_models_style_and_are_reproducible() -> None:
     def made(style: IdStyle, server_id: str = "") -> list[str]:
         ids = NewIds(Task(tools=None, seed=SEED, policy=Policy(ids=style)), 0, set())
         return [ids(index, "read", server_id) for index in range(2)]

@@ -1,4 +1,4 @@
-"""Thoughts told from the text, in every family's notation: live, equal at every cut, streamed and whole (F70, F71)."""
+"""Reasoning is separated from the text in every family's notation, live, streamed and whole (F70, F71)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def families() -> list[Any]:
 
 
 def marked(family: Family, answer: str, *, opened: bool, closed: bool = True) -> str:
-    """A reply as a model of the family writes it."""
+    """Return a reply as a model of the family writes it."""
     thought = family.markers[0]
     text = f"{thought.opener if opened else ''}\n{THOUGHT}\n"
     if not closed:
@@ -63,7 +63,7 @@ def thoughts(family: Family, *, begun: bool = False) -> Thoughts:
 
 
 def said(text_cut: list[str], given: Thoughts, finish: str = "stop", *, tools: bool = True) -> tuple[Any, ...]:
-    """What a client has: reasoning, text, calls and the finish."""
+    """Return the client's reasoning, text, calls and finish, and the ids of the repairs."""
     engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given))
     views = view(run([*map(says, text_cut), ends(finish)], engine))
     assert views.failed is None
@@ -76,7 +76,7 @@ def said(text_cut: list[str], given: Thoughts, finish: str = "stop", *, tools: b
 @pytest.mark.parametrize("begun", [False, True], ids=["opened", "in the prompt"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @each_case("family", families())
-def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool) -> None:
+def test_reasoning_is_separated_from_the_answer(family: Family, begun: bool, tools: bool) -> None:
     text = marked(family, ANSWER, opened=not begun)
     for cut in all_cuts(text, FEW):
         assert said(cut, thoughts(family, begun=begun), tools=tools)[:4] == (THOUGHT, ANSWER, [], "stop")
@@ -84,10 +84,10 @@ def test_a_thought_leaves_as_reasoning(family: Family, begun: bool, tools: bool)
 
 CALLED = [("bash", {"command": "ls"})]
 IN_A_LINE_OF_CODE = ["```py\nre.search('%s(.*)', x)\n```\nSo.", "See `a%sb` there.", "- `<a> %s </b>`"]
-# What is reasoned, what follows its end, and the text and the calls of that. `%s` is the end, only named there.
+# Reasoning, the reply after it, and the text and calls of that reply. `%s` is the closing marker, only mentioned.
 REASONED: list[tuple[str, str, str, list[Any]]] = [
     ("I look.", f"\n\n{CALL}", "", CALLED),
-    # F71; a call that is read to its end, or beyond what ends the reasoning, is none.
+    # F71: a call inside the reasoning is not a call, whether complete or truncated.
     *((called, "Done.", "Done.", []) for called in (f"I could {CALL} or not.", CALL, CALL.replace("bash", "nope"))),
     *((called, "Done.", "Done.", []) for called in (CALL[:-14], CALL[:-18], f"`{CALL}`", f'"{CALL}"')),
     # Code that is never closed.
@@ -105,15 +105,15 @@ REASONED: list[tuple[str, str, str, list[Any]]] = [
 @pytest.mark.slow
 @each_case("family", families())
 @pytest.mark.parametrize("row", REASONED, ids=range(len(REASONED)))
-def test_reasoning_ends_where_it_is_closed(family: Family, row: tuple[str, str, str, list[Any]]) -> None:
-    """Whatever is called, quoted or written as code in it."""
-    thought, (inside, behind, text, called) = family.markers[0], row
+def test_reasoning_ends_at_its_closing_marker(family: Family, row: tuple[str, str, str, list[Any]]) -> None:
+    """Calls, quotations and code inside the reasoning do not end it."""
+    thought, (inside, after, text, called) = family.markers[0], row
     closer = thought.closers[0]
     if inside in IN_A_LINE_OF_CODE and not closer.startswith("</"):
         return
     inside = inside.replace("%s", closer)
     for begun in (False, True):
-        whole_text = f"{'' if begun else thought.opener}{inside}{closer}{behind}"
+        whole_text = f"{'' if begun else thought.opener}{inside}{closer}{after}"
         for cut in all_cuts(whole_text, FEW):
             found = said(cut, thoughts(family, begun=begun))
             assert found[:4] == (inside, text, called, "tool_calls" if called else "stop"), cut
@@ -121,8 +121,8 @@ def test_reasoning_ends_where_it_is_closed(family: Family, row: tuple[str, str, 
 
 @pytest.mark.slow
 @each_case("family", families())
-def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Family) -> None:
-    """F70, and its gate: not where the reply was cut."""
+def test_a_call_at_the_end_of_a_reply_of_only_reasoning_is_sent(family: Family) -> None:
+    """F70: but not if the reply was truncated."""
     for begun in (False, True):
         text = f"{'' if begun else family.markers[0].opener}I look. {CALL}"
         for cut in all_cuts(text, FEW):
@@ -134,7 +134,7 @@ def test_a_call_that_ends_a_reply_of_nothing_but_a_thought_is_meant(family: Fami
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @each_case("family", families())
-def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: bool) -> None:
+def test_unclosed_reasoning_is_sent_as_reasoning(family: Family, tools: bool) -> None:
     text = marked(family, "", opened=True, closed=False)
     for cut in all_cuts(text, FEW):
         for finish in ("stop", "length"):
@@ -144,8 +144,8 @@ def test_a_thought_that_is_never_closed_goes_out_as_one(family: Family, tools: b
 @pytest.mark.slow
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @each_case("family", families())
-def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Family, tools: bool) -> None:
-    """Cut by `length` it may have been a thought."""
+def test_a_reply_that_never_closes_the_prompts_reasoning_is_the_answer(family: Family, tools: bool) -> None:
+    """If it was cut by `length`, it stays reasoning."""
     text = marked(family, "", opened=False, closed=False)
     given = thoughts(family, begun=True)
     for cut in all_cuts(text, FEW):
@@ -155,8 +155,8 @@ def test_a_reply_that_ends_in_a_thought_it_never_opened_is_the_answer(family: Fa
 
 @pytest.mark.slow
 @each_case("family", families())
-def test_where_it_is_unknown_text_stays_until_a_thought_ends(family: Family) -> None:
-    """Nothing is sent twice; what the text before was is said by a record."""
+def test_text_before_an_unexpected_closing_marker_stays_text(family: Family) -> None:
+    """No text is sent twice. A repair record notes it."""
     thought = family.markers[0]
     if not thought.may_begin:
         return
@@ -180,13 +180,13 @@ NO_THOUGHTS = [
 
 
 @pytest.mark.parametrize("text", NO_THOUGHTS)
-def test_what_only_looks_like_a_thought_stays_text(text: str) -> None:
+def test_text_that_only_looks_like_reasoning_stays_text(text: str) -> None:
     for tools in (True, False):
         for cut in all_cuts(text, FEW):
             assert said(cut, Thoughts(), tools=tools) == ("", text, [], "stop", [])
 
 
-def test_a_marker_inside_of_a_call_is_the_calls_own() -> None:
+def test_a_marker_inside_a_call_belongs_to_the_call() -> None:
     """C9."""
     call = f"<tool_call>{call_json('write_file', path='a', content='</think> and <think>')}</tool_call>"
     want = [("write_file", {"path": "a", "content": "</think> and <think>"})]
@@ -195,7 +195,7 @@ def test_a_marker_inside_of_a_call_is_the_calls_own() -> None:
             assert said(cut, given)[:4] == ("", "", want, "tool_calls")
 
 
-def test_thoughts_come_again_behind_others_and_behind_calls() -> None:
+def test_reasoning_may_follow_other_reasoning_and_calls() -> None:
     text = f"<think>a</think>\n<think>b</think>{CALL}\n<think>c</think>"
     for cut in all_cuts(text):
         found = said(cut, Thoughts())
@@ -204,7 +204,7 @@ def test_thoughts_come_again_behind_others_and_behind_calls() -> None:
 
 @pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
 @pytest.mark.parametrize("text", ["<think> is a tag.", "<think>a</think>b", "a</think>b"])
-def test_in_the_text_of_such_a_server_nothing_is_a_mark(given: Thoughts, text: str) -> None:
+def test_text_of_a_server_with_separate_reasoning_has_no_markers(given: Thoughts, text: str) -> None:
     for ordered in (False, True):
         for cut in all_cuts(text, FEW):
             chunks = [chunk(delta(reasoning_content="Hm.")), *map(says, cut), ends()]
@@ -213,8 +213,8 @@ def test_in_the_text_of_such_a_server_nothing_is_a_mark(given: Thoughts, text: s
 
 
 @pytest.mark.parametrize("blanks", ["\n", " ", "\n\n"])
-def test_blanks_before_its_thoughts_are_no_thought(blanks: str) -> None:
-    """Some servers say what stands before the opener."""
+def test_whitespace_before_separate_reasoning_is_ignored(blanks: str) -> None:
+    """Some servers send the whitespace before the opening marker as text."""
     for given in (Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")):
         chunks = [says(blanks), chunk(delta(reasoning_content="Hm.")), says("Done."), ends()]
         for ordered in (False, True):
@@ -222,8 +222,8 @@ def test_blanks_before_its_thoughts_are_no_thought(blanks: str) -> None:
             assert (found.reasoning, found.text.strip(), found.finish) == ("Hm.", "Done.", "stop")
 
 
-def test_thoughts_leave_while_they_come() -> None:
-    """C2: only what may be a marker waits, and blanks that may be the template's."""
+def test_reasoning_is_sent_while_it_arrives() -> None:
+    """C2: only a possible marker waits, and whitespace that may belong to the template."""
     engine = new_engine(thoughts=Thoughts())
     assert engine.feed(says("<think>")) == ()
     assert [*engine.feed(says("one <"))] == [Reasoning(0, "one ")]
@@ -248,8 +248,8 @@ REPLIES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [True, False], ids=["chunk by chunk", "in one chunk"])
 @pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
-def test_each_of_several_choices_is_told_for_itself(given: Thoughts, apart: bool) -> None:
-    """As if it came alone, in whatever order the others come."""
+def test_each_choice_of_a_stream_is_read_independently(given: Thoughts, apart: bool) -> None:
+    """The result of a choice does not depend on the other choices."""
     rng = random.Random(1)
     for one, other in itertools.permutations(REPLIES, 2):
         cuts = [random_cut(one, rng), random_cut(other, rng)]
@@ -260,15 +260,15 @@ def test_each_of_several_choices_is_told_for_itself(given: Thoughts, apart: bool
         found = view(run([*chunks, ends(), ends(choice=1)], new_engine(thoughts=given)))
         for number, text in enumerate((one, other)):
             alone = view(run([says(text), ends()], new_engine(thoughts=given)))[0]
-            told = found[number]
-            assert (told.reasoning, told.text, told.finish) == (alone.reasoning, alone.text, alone.finish)
-            assert [call.arguments for call in told.tool_calls.values()] == [
+            seen = found[number]
+            assert (seen.reasoning, seen.text, seen.finish) == (alone.reasoning, alone.text, alone.finish)
+            assert [call.arguments for call in seen.tool_calls.values()] == [
                 call.arguments for call in alone.tool_calls.values()
             ]
 
 
 @pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
-def test_each_of_several_whole_answers_is_told_for_itself(given: Thoughts) -> None:
+def test_each_choice_of_a_whole_answer_is_read_independently(given: Thoughts) -> None:
     chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
     for one, other in itertools.permutations(REPLIES, 2):
         made: Any = answered_all([one, other], given, chat, tools=True)
@@ -304,7 +304,7 @@ def answered_all(texts: list[str], given: Thoughts, dialect: Any, *, tools: bool
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @each_case("family", families())
-def test_a_whole_answer_has_its_thought_apart(family: Family, tools: bool) -> None:
+def test_the_reasoning_of_a_whole_answer_is_separated(family: Family, tools: bool) -> None:
     for begun in (False, True):
         text = marked(family, ANSWER, opened=not begun)
         given = thoughts(family, begun=begun)
@@ -321,15 +321,15 @@ def test_a_whole_answer_has_its_thought_apart(family: Family, tools: bool) -> No
 
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("text", ["<think>", "<think></think>", "<think>\n</think>\n", "</think>"])
-def test_a_whole_answer_of_nothing_but_marks_says_nothing(text: str, tools: bool) -> None:
+def test_a_whole_answer_of_only_markers_is_empty(text: str, tools: bool) -> None:
     chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
     made: Any = answered(text, Thoughts(unknown=True), chat, tools=tools)
     assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
 
 
 @each_case("family", families())
-def test_a_token_ends_a_thought_wherever_it_stands(family: Family) -> None:
-    """Behind most of them the answer begins at once."""
+def test_a_special_token_ends_reasoning_anywhere(family: Family) -> None:
+    """Most families begin the answer directly after the token."""
     thought = family.markers[0]
     if thought.closers[0].startswith("</"):
         return
@@ -342,8 +342,8 @@ STRONG = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_
 
 
 @pytest.mark.parametrize(("name", "calls"), [("bash", 1), ("nothing", 0)])
-def test_reasoning_in_the_middle_of_a_printed_call_waits_in_its_place(name: str, calls: int) -> None:
-    """A client that has text and reasoning in one order loses neither the call nor the order."""
+def test_reasoning_within_a_printed_call_keeps_its_position(name: str, calls: int) -> None:
+    """A client with one order of text and reasoning loses neither the call nor the order."""
     text = STRONG.replace("bash", name)
     engine = new_engine(ordered=True)
     chunks = [says("I look.\n"), says(text[:30]), chunk(delta(reasoning_content="Hm.")), says(text[30:]), ends()]
@@ -353,7 +353,7 @@ def test_reasoning_in_the_middle_of_a_printed_call_waits_in_its_place(name: str,
     assert said == (["I look.\n", "Hm."] if calls else ["I look.\n", text[:30], "Hm.", text[30:]])
 
 
-def test_so_much_reasoning_waits_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasoning_that_waits_for_a_call_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     """C7."""
     monkeypatch.setattr("proxy.engine.choice._MAX_REASONING", 5)
     engine = new_engine(ordered=True)

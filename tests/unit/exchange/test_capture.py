@@ -1,4 +1,4 @@
-"""A capture as it is read."""
+"""Parsing of captures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from proxy.exchange.capture import Captured, read_capture
 
 
 def captured(**about: Any) -> Captured:
-    """A capture with this first line, read."""
+    """Parse a capture with this first line."""
     return read_capture(json.dumps({"capture": 1, **about}).encode() + b"\nbody", "a file")
 
 
-def test_a_capture_with_less_in_its_first_line_is_read_all_the_same() -> None:
+def test_missing_fields_of_the_first_line_have_defaults() -> None:
     read = captured(tools=7, sources=[1, "a"], call_ids="x", status="200", content_type=None)
     assert (read.status, read.content_type, read.complete, read.body) == (200, "", True, b"body")
     assert (read.chat.tools, read.chat.sources, read.chat.ids) == (None, ("a",), frozenset())
@@ -28,13 +28,13 @@ def test_a_capture_with_less_in_its_first_line_is_read_all_the_same() -> None:
     "data",
     [b"", b"\n", b"{}\n", b'{"capture": 2}\n', b"[1]\n", b'{"capture": 1}', b"{nope\nx", b"\xff\n", b'"capture"\n'],
 )
-def test_what_is_no_capture_is_refused(data: bytes) -> None:
+def test_data_that_is_not_a_capture_is_refused(data: bytes) -> None:
     with pytest.raises(RulesError, match=r"a file is no capture; give a file that serve --capture DIR wrote"):
         read_capture(data, "a file")
 
 
 @pytest.mark.parametrize("way", ["a line of rules.yaml", "a variable"])
-def test_a_relative_folder_elsewhere_is_refused(way: str, tmp_path: Path) -> None:
+def test_a_relative_path_outside_the_folder_is_refused(way: str, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text("settings: {capture: here}\n" if way == "a line of rules.yaml" else "")
     env = {"TOOL_PROXY_CAPTURE": "here"} if way == "a variable" else {}

@@ -1,4 +1,4 @@
-"""Tests of the call that replaces an unreadable one after a second try."""
+"""The guided call that replaces an unreadable one in a second try."""
 
 from __future__ import annotations
 
@@ -33,6 +33,6 @@ def answer(*calls: tuple[str, str], finish: str = "tool_calls", content: str | N
     ],
     ids=["none", "another", "two", "cut off", "prose"],
 )
-def test_anything_else_is_an_error(made: dict[str, Any]) -> None:
+def test_any_other_answer_is_an_error(made: dict[str, Any]) -> None:
     with pytest.raises(UpstreamBroken, match="was made to call a tool"):
         guided_call(made, new_engine(offered(*ENGINE)), "write_file")

@@ -1,4 +1,4 @@
-"""While a call in the text is held, events that only go on with it take the lane; nothing changes for the client."""
+"""Events that continue a held call take the lane, and the client sees no difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.helpers import chunk, delta, ends, event_bytes, new_engine, s
 from tests.unit.exchange.test_reply_stream import DONE, ROLE, Crashes, Raises
 
 OPENING = ("<tool_call>", "\n", '{"name": "bash", ', '"arguments": {"command": "')
-# Pieces of a string as tokens are: whole escapes, halves of them, and what ends the string.
+# Parts of a string as servers stream them: whole escapes, parts of escapes, and closing markup.
 PIECES = (
     *("So", " it", " is,", " café", "\\n", '\\"', "\\\\", "\\t", " {x}", "[1]", "</tool_call>", "<tool_call>", "```"),
     *("\\u00e4", "\\u00", "\\", "n", "'", "\n", "\x7f", "ä", "→", "😀", "//", "<think>", "</think>"),
@@ -37,15 +37,15 @@ OPENINGS = (
 
 
 def a_reply(engine: Engine, name: str = "chat", crashes: Crashes | None = None) -> StreamReply:
-    told = Crashes() if crashes is None else crashes
-    return StreamReply(engine, new_writer(name), told.append)
+    reported = Crashes() if crashes is None else crashes
+    return StreamReply(engine, new_writer(name), reported.append)
 
 
 READ = ("content", "text", "thinking", "reasoning", "arguments", "partial_json", "delta", "name", "finish_reason")
 
 
 def read(given: bytes) -> dict[str, str]:
-    """What a client reads, wherever events begin and end."""
+    """Return what a client reads, regardless of where events begin and end."""
     found: dict[str, str] = {}
 
     def walk(value: Any) -> None:
@@ -62,20 +62,20 @@ def read(given: bytes) -> dict[str, str]:
 
 
 def outcome(one: StreamReply, given: bytes) -> tuple[Any, ...]:
-    """All that is left of a reply."""
+    """Return everything that is observable after a reply."""
     engine = one._engine
     given += one.finish()
     failure = None if one.failure is None else one.failure.message
     said = (one.started, one.done, one.swallowed, one.held, one.silence, dict(one._usage), one._envelope)
-    told = (engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls, engine.broken_call, engine.size)
-    return read(given), failure, said, told, one._unsent.changed
+    counts = (engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls, engine.broken_call, engine.size)
+    return read(given), failure, said, counts, one._unsent.changed
 
 
 Step = Callable[[StreamReply], bytes]
 
 
 def check(parts: list[bytes], name: str = "chat", then: Step | None = None, **task: Any) -> int:
-    """Feed a reply by the lane and without it; `then` is done with both. How many bytes have waited in the lane."""
+    """Feed a reply with and without the lane, with `then` in the middle. Return how many bytes the lane held."""
     lane = ByLane()
     seen = []
     for feed in (lane, StreamReply.receive):
@@ -91,17 +91,17 @@ def check(parts: list[bytes], name: str = "chat", then: Step | None = None, **ta
 
 
 def events(texts: Iterable[str]) -> list[bytes]:
-    """A chunk each, as vLLM writes it."""
+    """Return one chunk per text, as vLLM writes it."""
     bodies = [{"id": "c1", "choices": [delta(content=text)]} for text in texts]
     return [b"data: %b\n\n" % json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode() for body in bodies]
 
 
 def a_stream(rng: random.Random, *, size: int = 40, common: int = 3) -> list[bytes]:
-    """A reply that prints a call, or what looks like one."""
+    """Return the events of a reply with a call, or with text that looks like one."""
     opening = rng.choice((OPENING, *OPENINGS))
     inside = [rng.choice((*PIECES, *PIECES[:10] * common)) for _ in range(rng.randrange(size))]
-    behind = [rng.choice(("", " Done", ".", "\n"))] if rng.random() < 0.3 else []
-    texts = [*opening, *inside, rng.choice(ENDS), *behind]
+    after = [rng.choice(("", " Done", ".", "\n"))] if rng.random() < 0.3 else []
+    texts = [*opening, *inside, rng.choice(ENDS), *after]
     made = [says(each).raw for each in texts] if rng.random() < 0.3 else events(texts)
     finish = ends(rng.choice(("stop", "stop", "tool_calls", "length"))).raw
     return [ROLE.raw, *made, finish, DONE]
@@ -110,7 +110,7 @@ def a_stream(rng: random.Random, *, size: int = 40, common: int = 3) -> list[byt
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("part", range(4))
-def test_printed_calls_are_the_same_by_the_lane(part: int, name: str) -> None:
+def test_printed_calls_are_equal_with_and_without_the_lane(part: int, name: str) -> None:
     held = 0
     for seed in range(60 * part, 60 * (part + 1)):
         rng = random.Random(seed)
@@ -124,8 +124,8 @@ def test_printed_calls_are_the_same_by_the_lane(part: int, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["release", "heartbeat"])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_done_in_the_middle_finds_all_that_has_come(name: str, step: str) -> None:
-    """The hold's time is over, or a sign of life goes to the client."""
+def test_a_step_in_the_middle_of_the_lane_sees_every_event(name: str, step: str) -> None:
+    """The hold times out, or a heartbeat is sent to the client."""
     held = sum(
         check(a_stream(random.Random(seed)), name, lambda one: bytes(getattr(one, step)())) for seed in range(60)
     )
@@ -133,7 +133,7 @@ def test_what_is_done_in_the_middle_finds_all_that_has_come(name: str, step: str
 
 
 @pytest.mark.parametrize("last", [[], [ends("length").raw]], ids=["broken off", "without [DONE]"])
-def test_a_body_that_ends_in_the_middle_of_the_string_loses_nothing(last: list[bytes]) -> None:
+def test_a_body_that_ends_within_a_string_loses_nothing(last: list[bytes]) -> None:
     parts = [ROLE.raw, *events((*OPENING, "l", "s", " -l"))]
     assert check([*parts, *last]) > 0
     one, lane = a_reply(new_engine()), ByLane()
@@ -143,7 +143,7 @@ def test_a_body_that_ends_in_the_middle_of_the_string_loses_nothing(last: list[b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", [200, 300, 600])
-def test_what_grows_over_its_limit_leaves_at_the_same_place(limit: int) -> None:
+def test_held_text_is_released_at_the_same_limit_with_and_without_the_lane(limit: int) -> None:
     """C7."""
     held = sum(check(a_stream(random.Random(seed), size=120), max_held=limit) for seed in range(60))
     assert held > 5_000
@@ -156,7 +156,7 @@ def held_reply(*more: str, crashes: Crashes | None = None, **task: Any) -> Strea
     return one
 
 
-def test_what_goes_on_with_the_call_waits_and_what_may_end_it_does_not() -> None:
+def test_only_events_that_cannot_end_the_call_take_the_lane() -> None:
     one = held_reply("x" * 4_000)
     for plain in ("s -l; {pwd}", "\\n\\t", '\\"x\\"', "\\\\", "é→😀", "'", '"', "\n"):
         assert one.open_lane() and one.pass_by(events([plain])[0]) == b"", plain
@@ -191,8 +191,8 @@ MORE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("more", MORE)
 @pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
-def test_chunks_that_say_more_than_a_text_do_not_take_it(more: dict[str, Any], end: str) -> None:
-    """What else they say leaves (C1)."""
+def test_chunks_with_more_than_text_do_not_take_the_lane(more: dict[str, Any], end: str) -> None:
+    """C1: their other fields are forwarded."""
     event = event_bytes({"id": "c1", "choices": [delta(content="l")], **more})
     parts = [ROLE.raw, *events(OPENING), *[event] * 5, *events([end]), ends("stop").raw, DONE]
     assert check(parts) == 0
@@ -200,14 +200,14 @@ def test_chunks_that_say_more_than_a_text_do_not_take_it(more: dict[str, Any], e
 
 @pytest.mark.parametrize("content", [delta(content="l", role="assistant"), delta(content="l", tool_calls=[])])
 @pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
-def test_chunks_that_say_the_same_with_each_text_do(content: dict[str, Any], end: str) -> None:
+def test_chunks_that_repeat_the_same_fields_take_the_lane(content: dict[str, Any], end: str) -> None:
     event = event_bytes({"id": "c1", "system_fingerprint": None, "choices": [content]})
     for first in ([ROLE.raw], []):
         parts = [*first, *events(OPENING), *[event] * 5, *events([end]), ends("stop").raw, DONE]
         assert check(parts) > 0
 
 
-def test_what_was_refused_leaves_in_the_events_that_came() -> None:
+def test_a_refused_call_is_forwarded_in_its_original_events() -> None:
     """C1."""
     parts = [ROLE.raw, *events((*OPENING, "l", "s", " -l ", '\\"', "é", "\\n", 'x" and so on')), ends("stop").raw, DONE]
     lane = ByLane()
@@ -217,8 +217,8 @@ def test_what_was_refused_leaves_in_the_events_that_came() -> None:
 
 
 @pytest.mark.parametrize("step", ["hold", "feed", "finish", "release"])
-def test_a_crash_sends_what_has_come_as_it_came(step: str) -> None:
-    """C6: not one event is lost, wherever the engine fails."""
+def test_after_a_crash_all_events_are_forwarded_unchanged(step: str) -> None:
+    """C6: no event is lost, wherever the engine fails."""
     parts = [ROLE.raw, *events((*OPENING, *["l", "s", "\\n"] * 5, '"', "}}\n</tool_call>")), ends("stop").raw, DONE]
     for at in range(len(parts)):
         crashes = Crashes()
@@ -235,7 +235,7 @@ def test_a_crash_sends_what_has_come_as_it_came(step: str) -> None:
             assert given == b"".join(parts)
 
 
-def test_the_engine_is_told_before_too_much_has_come() -> None:
+def test_the_engine_catches_up_before_the_lane_holds_too_much() -> None:
     one = held_reply("x" * 100_000)
     event = events(["x" * 50])[0]
     taken = 0

@@ -1,4 +1,4 @@
-"""The lane changes nothing: the same bytes leave, and the engine is the same afterwards (C1, C3)."""
+"""Events in the lane are forwarded unchanged, and the engine's state is the same afterwards (C1, C3)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from tests.support.helpers import (
 )
 from tests.unit.exchange.test_reply_stream import DONE, ROLE, STRONG, Crashes, options, wire
 
-# The parts into which the cases are divided, so that none takes long.
+# The cases are divided into this number of parts, so that none takes long.
 PARTS = 16
 
 
 @cache
 def streams() -> tuple[Case, ...]:
-    """Each line of the corpora and each recording, as a stream."""
+    """Return every corpus line and every recording that is a stream."""
     return tuple(case for case in cases() if case.stream)
 
 
@@ -67,7 +67,7 @@ def usual_engine(name: str) -> Engine:
 
 
 def outcome(engine: Engine, one: StreamReply, given: bytes, name: str) -> tuple[Any, ...]:
-    """All that is left of a reply: of chat the very bytes, else the events."""
+    """Return everything that is observable after a reply: chat as bytes, other dialects as events."""
     given += one.finish()
     failure = None if one.failure is None else one.failure.message
     given += b"" if one.failure is None else one.fail(one.failure)
@@ -77,20 +77,20 @@ def outcome(engine: Engine, one: StreamReply, given: bytes, name: str) -> tuple[
 
 
 def read(data: bytes) -> list[Any]:
-    """The events, each as its name and its data."""
+    """Return the name and data of each event."""
     found = [event.partition(b"\ndata: ")[::2] for event in data.split(b"\n\n") if event]
     return [(name, json.loads(said)) for name, said in found]
 
 
 def two(number: int) -> tuple[str, str]:
-    """Chat, and one of the dialects that are translated."""
+    """Return chat and one of the translated dialects."""
     return "chat", NAMES[1 + number % 2]
 
 
 def check(
     parts: list[bytes], names: Iterable[str] = ("chat",), engine_for: Callable[[str], Engine] = usual_engine
 ) -> int:
-    """Check that a reply is the same by the lane as without it. Return the number of bytes that took the lane."""
+    """Assert that a reply is the same with and without the lane. Return the number of bytes that took the lane."""
     lane = ByLane()
     for name in names:
         seen = []
@@ -103,14 +103,14 @@ def check(
 
 
 def check_both(data: bytes, rng: random.Random, names: Iterable[str]) -> int:
-    """Check a reply event by event, and in other pieces."""
+    """Check a reply event by event and in random pieces."""
     pieces = ([each + b"\n\n" for each in data.split(b"\n\n") if each], list(batches(data, rng)))
     return sum(check(parts, names) for parts in pieces)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
-def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
+def test_corpora_and_recordings_are_equal_with_and_without_the_lane(part: int) -> None:
     rng = random.Random(part)
     passed = 0
     for case in streams()[part::PARTS]:
@@ -119,28 +119,28 @@ def test_all_corpora_and_recordings_are_the_same_by_the_lane(part: int) -> None:
     assert passed > 0
 
 
-# A server that counts with each event says the whole at the end.
+# A server that reports usage in every event sends the total at the end.
 USAGE = chunk(usage={"prompt_tokens": 9, "completion_tokens": 99, "total_tokens": 108})
 WORDS = ("So", " it", " is,", " Tom", " A", " café", " 1 > 0", " [x", " {y", "]", " <b", " a`", "```", "\n", '"', " T")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
-def test_words_in_any_order_are_the_same_by_the_lane(part: int) -> None:
-    """Letters that begin formats, marks at the ends of texts, code, calls in between."""
+def test_random_words_are_equal_with_and_without_the_lane(part: int) -> None:
+    """The words begin formats, end in marks, contain code, or are calls."""
     passed = sum(words_in_an_order(8 * part + number) for number in range(8))
     assert passed > 4_000
 
 
 def counted(tokens: int, **said: Any) -> bytes:
-    """An event that counts its tokens, as vLLM writes it (`continuous_usage_stats`)."""
+    """Return an event with token counts, as vLLM writes it (`continuous_usage_stats`)."""
     usage = {"prompt_tokens": 9, "total_tokens": 9 + tokens, "completion_tokens": tokens}
     body = {"id": "c1", "choices": [delta(**said)], "usage": usage}
     return b"data: %b\n\n" % json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def words_in_an_order(seed: int) -> int:
-    """Check some words, bare, counted or as vLLM writes them, with reasoning between. Return the bytes by the lane."""
+    """Check random words with reasoning between them, plain or with token counts. Return the bytes in the lane."""
     rng = random.Random(seed)
     words = [rng.choice((*WORDS * 8, STRONG, "<tool_call>", "</tool_call>")) for _ in range(80)]
     kinds = ["reasoning" if seed % 4 == 1 and at % 20 < 5 else "content" for at in range(80)]
@@ -153,14 +153,14 @@ def words_in_an_order(seed: int) -> int:
     return check_both(b"".join([ROLE.raw, *entries, ends().raw, USAGE.raw, DONE]), rng, two(seed))
 
 
-def test_what_passes_is_what_says_nothing_but_text() -> None:
+def test_only_events_of_plain_text_take_the_lane() -> None:
     lane, one = ByLane(), a_reply(new_engine())
     left = [lane(one, each.raw) for each in (ROLE, says("So"), says(" it"))]
     assert lane.passed == len(says(" it").raw) and left[-1] == says(" it").raw
     odd = [
         b": a comment\n\n",
         ends().raw,
-        says(" \u00e4").raw,  # an escape that could stand for anything
+        says(" \u00e4").raw,  # the escape may be any character
         says(" {\n").raw,
         says(" <tool").raw,
         says(" it", choice=1).raw,
@@ -196,7 +196,7 @@ def test_what_passes_is_what_says_nothing_but_text() -> None:
     ],
     ids=["nothing", "a role", "a text that waits", "the finish", "a call", "a call in the text"],
 )
-def test_the_lane_is_closed_while_something_waits(before: list[Any]) -> None:
+def test_the_lane_is_closed_while_text_or_a_call_waits(before: list[Any]) -> None:
     one = a_reply(new_engine())
     for each in before:
         one.receive(each.raw)
@@ -217,7 +217,7 @@ IT = counted(3, content=" it")
         *(IT.replace(b" it", odd) for odd in (b" \xff", b" \\u0041", b" \x01", b' i"t')),
     ],
 )
-def test_what_counts_in_another_shape_does_not_pass(odd: bytes) -> None:
+def test_token_counts_of_another_shape_do_not_take_the_lane(odd: bytes) -> None:
     one = a_reply(usual_engine("messages"), "messages")
     for at, text in enumerate(("So", " it", " is")):
         one.receive(counted(at, content=text))
@@ -240,7 +240,7 @@ def test_half_an_event_closes_the_lane() -> None:
 
 
 @pytest.mark.parametrize("reasoning", ["reasoning", "reasoning_content", "both"])
-def test_what_the_writer_says_anew_does_not_pass(reasoning: ReasoningField) -> None:
+def test_events_that_the_writer_changes_do_not_take_the_lane(reasoning: ReasoningField) -> None:
     events = [chunk(delta(role="assistant", content="")), *(chunk(delta(reasoning=word)) for word in ("So", " it"))]
     one = a_reply(new_engine(), reasoning=reasoning)
     one.receive(wire(events, done=False))
@@ -250,8 +250,8 @@ def test_what_the_writer_says_anew_does_not_pass(reasoning: ReasoningField) -> N
     assert not stripped.open_lane()
 
 
-def test_reasoning_passes_and_the_call_at_its_end_is_found() -> None:
-    """F70: the scanner sees afterwards what has passed."""
+def test_reasoning_takes_the_lane_and_a_call_at_its_end_is_found() -> None:
+    """F70: the scanner reads the reasoning afterwards."""
     thought = f"I think so. {call_json('bash', command='ls')}"
     said = json.dumps(thought)[1:-1].replace('\\"', "'")
     events = [ROLE, *(chunk(delta(reasoning=said[at : at + 5])) for at in range(0, len(said), 5)), ends()]
@@ -259,7 +259,7 @@ def test_reasoning_passes_and_the_call_at_its_end_is_found() -> None:
     assert check([*parts, DONE], NAMES)
 
 
-def test_without_tools_any_text_passes() -> None:
+def test_without_tools_any_text_takes_the_lane() -> None:
     one = a_reply(Engine(Task(tools=None, seed=SEED)))
     one.receive(wire([ROLE, says("So"), says(" it")], done=False))
     assert one.open_lane() and one.pass_by(says(' <tool_call>\n"{"').raw)
@@ -282,7 +282,7 @@ def an_engine_that_tells(given: Thoughts, *, ordered: bool, tools: bool) -> Engi
 @pytest.mark.parametrize("ordered", [False, True], ids=["chat", "blocks"])
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("given", THOUGHTS, ids=["marked", "unknown", "in the prompt", "gpt-oss"])
-def test_thoughts_told_from_the_text_are_the_same_by_the_lane(given: Thoughts, tools: bool, ordered: bool) -> None:
+def test_separated_reasoning_is_equal_with_and_without_the_lane(given: Thoughts, tools: bool, ordered: bool) -> None:
     passed = 0
     for seed in range(15):
         rng = random.Random(seed)
@@ -304,16 +304,16 @@ def test_thoughts_told_from_the_text_are_the_same_by_the_lane(given: Thoughts, t
     ],
     ids=["in the prompt", "in a thought", "behind it", "blanks behind it"],
 )
-def test_the_lane_is_closed_where_text_is_no_text(given: Thoughts, words: list[str]) -> None:
-    """What leaves there as it came would be a thought in the text, or the template's blanks before it."""
+def test_the_lane_is_closed_within_reasoning(given: Thoughts, words: list[str]) -> None:
+    """Forwarded text would be reasoning, or the template's whitespace before the answer."""
     one = a_reply(an_engine_that_tells(given, ordered=False, tools=True))
     one.receive(wire([ROLE, *map(says, words)], done=False))
     assert not one.open_lane()
 
 
-def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
-    """Where nobody tells it from the text: what a reply of thoughts alone is asked again for is not that a parser has
-    swallowed a call (F63).
+def test_reasoning_in_forwarded_text_is_recognized_as_reasoning() -> None:
+    """F63: a reply of only reasoning is retried for the right reason, not because a parser swallowed a call. Here the
+    reasoning is not separated from the text.
     """
     usage = chunk(usage={"completion_tokens": 9})
     parts = [ROLE, *map(says, ("<think>", "So", " it", "</think>")), ends()]
@@ -327,7 +327,7 @@ def test_a_thought_in_the_text_that_passed_is_none_the_less_one() -> None:
     assert seen == [(Why.THOUGHT, False)] * 2
 
 
-def test_the_engine_is_told_before_too_much_has_passed() -> None:
+def test_the_engine_catches_up_before_the_lane_forwards_too_much() -> None:
     one = a_reply(new_engine())
     one.receive(wire([ROLE, says("So"), says(" it")], done=False))
     assert one.open_lane()
@@ -338,8 +338,8 @@ def test_the_engine_is_told_before_too_much_has_passed() -> None:
         assert one._passed_size <= MAX_PASSED + 10 * len(says(" it").raw)
 
 
-def test_a_defect_that_shows_afterwards_ends_the_repair_and_not_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C6: what has left has left, and the rest goes on as the upstream's own bytes."""
+def test_a_failure_to_catch_up_ends_the_repair_and_not_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C6: the remaining events are forwarded unchanged."""
     engine, crashes = new_engine(), Crashes()
     one = StreamReply(engine, ChatWriter(options(parsed=True)), crashes.append)
     one.receive(wire([ROLE, says("So"), says(" it")], done=False))
@@ -354,7 +354,7 @@ def test_a_defect_that_shows_afterwards_ends_the_repair_and_not_the_reply(monkey
     assert len(crashes) == 1
 
 
-def test_each_cut_of_a_text_is_the_same_by_the_lane() -> None:
+def test_every_cut_of_a_text_is_equal_with_and_without_the_lane() -> None:
     data = wire([ROLE, *(says(word) for word in ("So", " it", " is,", " Tom", " <b> ", "and", " on")), ends()])
     for parts in all_cuts(data, 20):
         check(parts, NAMES)
@@ -368,7 +368,7 @@ ENDS = ('"}', '", "timeout": 10}', '", "timeout": "10"}', "", '"', "}", '"} and 
 
 
 def a_call(rng: random.Random, index: int, *, counted_on: bool) -> list[bytes]:
-    """A structured call in any cut of its string, that ends as calls end, or do not."""
+    """Return a structured call with a string in random pieces and a valid, invalid or missing end."""
     first = calls(piece(index, '{"command": "', "bash", f"call_{index}")).raw
     fragments = [rng.choice(FRAGMENTS) for _ in range(rng.randrange(30))]
     inside = [calls(piece(index, text)).raw for text in fragments]
@@ -379,7 +379,7 @@ def a_call(rng: random.Random, index: int, *, counted_on: bool) -> list[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
-def test_calls_are_the_same_by_the_lane(part: int) -> None:
+def test_calls_are_equal_with_and_without_the_lane(part: int) -> None:
     passed = 0
     for seed in range(15 * part, 15 * (part + 1)):
         rng, counted_on = random.Random(seed), seed % 4 == 1
@@ -393,7 +393,7 @@ def test_calls_are_the_same_by_the_lane(part: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_heartbeats_and_failures_are_between_its_events(name: str) -> None:
+def test_heartbeats_and_failures_do_not_split_events_of_the_lane(name: str) -> None:
     lane = ByLane()
     seen = []
     for feed in (lane, usually):
@@ -411,7 +411,7 @@ def a_live_string(**limits: Any) -> StreamReply:
     return one
 
 
-def test_what_goes_on_a_live_string_passes_and_what_may_end_it_does_not() -> None:
+def test_only_fragments_that_cannot_end_a_string_take_the_lane() -> None:
     one = a_live_string()
     for plain in ("; {pwd} <tool_call>", "\\n\\t", '\\"x\\"', "\\\\", "\\u00e4\\ud83d"):
         assert one.open_lane() and one.pass_by(calls(piece(0, plain)).raw), plain
@@ -423,7 +423,7 @@ def test_what_goes_on_a_live_string_passes_and_what_may_end_it_does_not() -> Non
         assert one.open_lane() and not one.pass_by(each), each
 
 
-def test_near_its_limit_a_call_does_not_pass() -> None:
+def test_a_call_near_its_limit_does_not_take_the_lane() -> None:
     """C7."""
     assert not a_live_string(max_held=1000).open_lane()
 
@@ -433,7 +433,7 @@ def test_near_its_limit_a_call_does_not_pass() -> None:
     [['{"command": "l'], ['{"command": "l', "s", '"'], ['{"timeout": 1', "0", "0"], ['{"command": "l', "\n", "s", "x"]],
     ids=["the first chunk", "what may be an end", "a number", "a broken string"],
 )
-def test_the_lane_of_a_call_is_closed_where_something_waits(fragments: list[str]) -> None:
+def test_the_lane_of_a_call_is_closed_while_a_fragment_waits(fragments: list[str]) -> None:
     one = a_reply(new_engine())
     first, *others = fragments
     rest = [calls(piece(0, each)) for each in others]

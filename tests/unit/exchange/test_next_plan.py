@@ -1,4 +1,4 @@
-"""Whether and how a request is sent again: one decision (F63, F72, F85)."""
+"""The decision whether and how a request is sent again (F63, F72, F85)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def request(**more: Any) -> ChatRequest:
 def after(
     ended: Ended, plan: Plan | None = None, asked: ChatRequest | None = None, kind: str = "vllm", **allowed: Any
 ) -> Next:
-    """What follows a try, by default of a request that offers a tool."""
+    """Return the decision after an attempt, by default for a request that offers a tool."""
     asked = request(tools=[WRITE_FILE]) if asked is None else asked
     return next_plan(asked, plan or Plan(), ended, Retries(**allowed), lambda: kind)
 
@@ -52,7 +52,7 @@ def refused(message: str, status: int = 400) -> UpstreamRefused:
         ("x" * 5000 + "Failed to parse input", 500, False),
     ],
 )
-def test_a_server_that_cannot_find_calls_is_known_by_its_words(message: str, status: int, asks: bool) -> None:
+def test_a_server_that_cannot_parse_calls_is_known_by_its_message(message: str, status: int, asks: bool) -> None:
     error = refused(message, status)
     assert parser_failed(error) is asks
     again = second_plan(request(tools=[WRITE_FILE]), Plan(), error, "vllm")
@@ -64,7 +64,7 @@ def test_a_server_that_cannot_find_calls_is_known_by_its_words(message: str, sta
     [({}, "vllm"), ({"tools": [WRITE_FILE]}, "sglang"), ({"tools": [WRITE_FILE], "tool_choice": "required"}, "vllm")],
     ids=["no tools", "a server that would lose them", "a forced choice"],
 )
-def test_where_the_proxy_cannot_read_the_text_nothing_goes_up_again(more: dict[str, Any], server: str) -> None:
+def test_a_request_is_not_retried_if_the_proxy_cannot_parse_the_text(more: dict[str, Any], server: str) -> None:
     assert second_plan(request(**more), Plan(), refused(NO_PARSER), server) is None
 
 
@@ -80,7 +80,7 @@ def test_where_the_proxy_cannot_read_the_text_nothing_goes_up_again(more: dict[s
         ("unknown field 'verbosity'", None),
     ],
 )
-def test_an_optional_field_that_is_refused_by_name_is_left_out(message: str, field: str | None) -> None:
-    """One alone, which the request has, and without which it is the same request."""
+def test_an_optional_field_that_is_refused_by_name_is_omitted(message: str, field: str | None) -> None:
+    """Only a single field of the request that does not change its meaning is omitted."""
     again = second_plan(request(store=True, user="u"), Plan(), refused(message), "")
     assert (again and again.without) == ((field,) if field else None)

@@ -1,4 +1,4 @@
-"""What is kept of what was said: the first bytes of each side, however they are cut."""
+"""Recordings keep the first bytes of each side, regardless of the cuts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-def test_of_more_the_beginning_is_kept(cut: int) -> None:
+def test_only_the_beginning_of_a_long_body_is_kept(cut: int) -> None:
     excerpt = in_parts(b"0123456789abc", cut)
     assert (excerpt.data, excerpt.size, excerpt.cut) == (b"0123456789", 13, True)
 
@@ -26,7 +26,7 @@ def in_parts(said: bytes, size: int) -> Excerpt:
     return excerpt
 
 
-def test_only_so_many_tries_are_kept() -> None:
+def test_the_number_of_recorded_attempts_is_limited() -> None:
     one = Recording()
     for number in range(recording.MAX_TRIES + 2):
         one.begin_try(b"%d" % number, raw_text=False).answer.add(b"said")
@@ -34,8 +34,8 @@ def test_only_so_many_tries_are_kept() -> None:
     assert {each.answer.data for each in one.tries} == {b"said"}
 
 
-def test_all_that_is_kept_in_addition_to_the_requests_body_counts() -> None:
-    """It is in the record of what became of it, too."""
+def test_the_size_excludes_only_the_original_request_body() -> None:
+    """The activity record holds that body as well."""
     one = Recording()
     one.sent.add(b"0123456789abc")
     for answer in (b"said", b"0123456789abc"):

@@ -1,4 +1,4 @@
-"""What a reply says, told from its events: an answer, thoughts alone, or nothing."""
+"""The content of a reply, determined from its events: an answer, only reasoning, or nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STOP = Finished(0, "stop", None)
 
 
 def said(*events: Event) -> ReplyContent:
-    """All of them heard."""
+    """Observe all events."""
     heard = ReplyContent()
     heard.observe(events)
     return heard
@@ -29,13 +29,13 @@ def said(*events: Event) -> ReplyContent:
         (Unchanged(b"", ()), ContentLevel.NOTHING),
     ],
 )
-def test_each_event_says_so_much(event: Event, saying: ContentLevel) -> None:
+def test_each_event_has_a_content_level(event: Event, saying: ContentLevel) -> None:
     assert said(event).level is saying
 
 
 @pytest.mark.parametrize("word", ["refusal", "audio", "images"])
 @pytest.mark.parametrize("where", ["delta", "message"])
-def test_other_words_are_an_answer(word: str, where: str) -> None:
+def test_other_content_fields_are_an_answer(word: str, where: str) -> None:
     heard = ReplyContent()
     heard.observe_body({"choices": [{where: {word: "No."}}]})
     assert heard.answered

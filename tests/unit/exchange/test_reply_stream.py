@@ -1,4 +1,4 @@
-"""One reply from upstream bytes to client bytes: nothing lost, nothing doubled, whatever goes wrong (C4, C6)."""
+"""One reply, from upstream bytes to client bytes: whatever fails, nothing is lost or sent twice (C4, C6)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ERROR = event_bytes({"error": {"message": "no", "type": "server_error", "code": 
 
 
 class Crashes(list[Exception]):
-    """What the reply told of."""
+    """Exceptions that the reply reported."""
 
 
 def options(**given: Any) -> ChatOptions:
@@ -46,8 +46,8 @@ def options(**given: Any) -> ChatOptions:
 
 
 def reply(engine: Engine | None = None, crashes: Crashes | None = None, **limits: Any) -> StreamReply:
-    told = Crashes() if crashes is None else crashes
-    return StreamReply(engine or new_engine(), ChatWriter(options(parsed=True)), told.append, **limits)
+    reported = Crashes() if crashes is None else crashes
+    return StreamReply(engine or new_engine(), ChatWriter(options(parsed=True)), reported.append, **limits)
 
 
 def wire(chunks: list[Chunk], *, done: bool = True) -> bytes:
@@ -55,20 +55,20 @@ def wire(chunks: list[Chunk], *, done: bool = True) -> bytes:
 
 
 def sent(data: bytes | list[bytes], one: StreamReply | None = None) -> bytes:
-    """All that the client gets of a body that ended properly."""
+    """Return the client's bytes of a complete body."""
     one = one or reply()
     given = b"".join(one.receive(part) for part in (data if isinstance(data, list) else [data]))
     return given + one.finish()
 
 
 @pytest.mark.parametrize("done", [b"data: [DONE]\r\n\r\n", b"data:[DONE]\n\n", b"data:  [DONE] \n\n", b"data: [DONE]"])
-def test_the_end_marker_is_known_in_each_spelling(done: bytes) -> None:
+def test_every_spelling_of_the_end_marker_is_recognized(done: bytes) -> None:
     one = reply()
     assert sent(wire(TEXT, done=False) + done, one) == wire(TEXT)
     assert one.done
 
 
-def test_held_text_does_not_start_the_reply_and_its_release_does() -> None:
+def test_held_text_does_not_start_the_reply_but_its_release_does() -> None:
     one = reply()
     assert one.receive(says("<tool_call>").raw) == b""
     assert one.held
@@ -78,8 +78,8 @@ def test_held_text_does_not_start_the_reply_and_its_release_does() -> None:
     assert not one.held
 
 
-def test_an_error_event_that_lacks_its_blank_line_loses_no_text() -> None:
-    """F65, F66: what was held goes first, also when the error is the last thing of the body."""
+def test_an_error_event_without_a_blank_line_loses_no_text() -> None:
+    """F65, F66: held text is sent first, even if the error ends the body."""
     one = reply()
     given = one.receive(says("a <tool").raw + ERROR.rstrip()) + one.finish()
     assert one.failure
@@ -97,8 +97,8 @@ def test_an_event_over_the_limit_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(one.failure, LimitExceeded)
 
 
-def test_an_event_over_the_limit_at_the_end_is_a_failure_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C7: the limit is a typed error wherever it is exceeded."""
+def test_a_final_event_over_the_limit_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7: the error has the same type wherever the limit is exceeded."""
     monkeypatch.setattr("proxy.exchange.reply_stream.MAX_EVENT", 500)
     one = reply()
     one.receive(says("a").raw + b"data: " + b"x" * 1000)
@@ -106,7 +106,7 @@ def test_an_event_over_the_limit_at_the_end_is_a_failure_too(monkeypatch: pytest
     assert isinstance(one.failure, LimitExceeded)
 
 
-def test_of_what_waits_to_leave_too_much_is_given_up() -> None:
+def test_unsent_events_over_the_limit_are_discarded() -> None:
     """C7."""
     unsent, half = UnsentEvents(changed=False), b"x" * (MAX_KEPT // 2)
     unsent.keep(half)
@@ -124,7 +124,7 @@ def test_too_many_calls_are_a_failure() -> None:
     assert isinstance(one.failure, UpstreamBroken)
 
 
-def test_too_many_calls_of_a_whole_answer_are_a_failure() -> None:
+def test_too_many_calls_in_a_whole_answer_are_a_failure() -> None:
     """C4."""
     made = [{"id": id_, "type": "function", "function": {"name": "bash", "arguments": LS}} for id_ in "ab"]
     entry = {"index": 0, "message": {"role": "assistant", "tool_calls": made}, "finish_reason": "tool_calls"}
@@ -136,7 +136,7 @@ def test_too_many_calls_of_a_whole_answer_are_a_failure() -> None:
 
 
 class Raises:
-    """An engine step that raises at its n-th call."""
+    """An engine method that raises at its n-th call."""
 
     def __init__(self, engine: Engine, step: str, at: int) -> None:
         self._left = at
@@ -150,7 +150,7 @@ class Raises:
         return self._step(*args, **kwargs)
 
 
-def test_if_the_engine_raises_while_it_lets_go_nothing_is_lost() -> None:
+def test_a_failing_release_loses_no_text() -> None:
     """C6."""
     engine = new_engine()
     one = reply(engine)

@@ -1,4 +1,4 @@
-"""One more try for a reply that says nothing: when, and how the two become one (F63, F72)."""
+"""The second try after a silent reply: its conditions, and how the two replies are joined (F63, F72)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def reasons(*, broken: bool = True, **fields: Any) -> frozenset[Why]:
     ],
     ids=["no tools", "none to be called", "two choices", "goes on", "no prompt", "begun by the client"],
 )
-def test_where_two_replies_could_not_be_one_nothing_is_asked_again(fields: dict[str, Any]) -> None:
+def test_a_request_whose_replies_cannot_be_joined_is_not_retried(fields: dict[str, Any]) -> None:
     assert reasons(**fields) == frozenset()
 
 
 @pytest.mark.parametrize("fields", [{"n": 1}, {"n": None}, {"messages": []}, {"messages": ["odd"]}])
-def test_what_says_nothing_else_is_asked_again(fields: dict[str, Any]) -> None:
+def test_any_other_request_may_be_retried(fields: dict[str, Any]) -> None:
     assert reasons(**fields) == {*SILENT, Why.BROKEN}
 
 
@@ -55,12 +55,12 @@ def test_what_says_nothing_else_is_asked_again(fields: dict[str, Any]) -> None:
         ([Text(0, "a")], 40, None),
     ],
 )
-def test_tokens_without_a_word_were_swallowed(events: list[Event], tokens: int, why: Why | None) -> None:
-    """A blank takes one token at the most, and the end of the turn one."""
+def test_tokens_without_content_were_swallowed(events: list[Event], tokens: int, why: Why | None) -> None:
+    """Whitespace takes at most one token, and so does the end of the turn."""
     assert said(*events, STOP).why_again(tokens) is why
 
 
-def test_counts_are_summed_also_inside() -> None:
+def test_nested_usage_counts_are_summed() -> None:
     one: JsonObject = {"prompt_tokens": 1, "details": {"cached": 1, "audio": None}, "cost": 0.5, "mine": 1}
     other: JsonObject = {"prompt_tokens": 2, "details": {"cached": 3, "audio": 1}, "cost": 0.25, "other": None}
     assert summed(one, other) == {

@@ -1,4 +1,4 @@
-"""Events that have come at once are read in slices; what is one long step is told before it is made."""
+"""Buffered events are processed in slices, and a long step is announced before it is taken."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ def always() -> bool:
     return True
 
 
-def test_a_slice_is_one_event_if_that_is_enough() -> None:
+def test_a_slice_may_be_a_single_event() -> None:
     one = reply()
     assert one.receive(wire(TEXT), always) == ROLE.raw
     assert one.unread
     assert one.receive(b"", always) == says("Just ").raw
 
 
-def test_after_a_failure_nothing_is_unread() -> None:
+def test_after_a_failure_no_event_is_unread() -> None:
     one = reply()
     one.receive(b'data: {"error": {"message": "no"}}\n\n' + wire(TEXT), always)
     assert one.failure is not None and not one.unread
 
 
-def test_small_events_take_no_long_step_however_many_come() -> None:
+def test_many_small_events_take_no_long_step() -> None:
     one = reply()
     data = b"".join(says("word ").raw for _ in range(500))
     assert len(data) > LONG and not one.takes_long(data)
@@ -44,7 +44,7 @@ def test_a_large_event_takes_a_long_step() -> None:
     assert one.takes_long(event[LONG + 100 :])
 
 
-def test_what_follows_a_large_text_that_waits_takes_a_long_step() -> None:
+def test_an_event_after_large_held_text_takes_a_long_step() -> None:
     one = reply()
     opened = f"<tool_call>\n{call_json('bash', command=LARGE)[:-2]}"
     for at in range(0, len(opened), 100):
@@ -52,7 +52,7 @@ def test_what_follows_a_large_text_that_waits_takes_a_long_step() -> None:
     assert one.held and one.takes_long(says('"}}').raw) and one.ends_long
 
 
-def test_the_end_of_a_large_call_takes_a_long_step_and_its_middle_none() -> None:
+def test_only_the_end_of_a_large_call_takes_a_long_step() -> None:
     one = reply()
     one.receive(calls(piece(0, '{"command": "', "bash", "a")).raw)
     for at in range(0, len(LARGE), 100):
@@ -63,7 +63,7 @@ def test_the_end_of_a_large_call_takes_a_long_step_and_its_middle_none() -> None
     assert one.ends_long
 
 
-def test_what_has_crashed_takes_no_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_reply_takes_no_long_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(_: object) -> None:
         raise ZeroDivisionError("a defect")
 

@@ -1,4 +1,4 @@
-"""What the table says of families, held against the chat templates of real models."""
+"""The table of model families, compared with the chat templates of real models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.healing.reasoning import switched, thoughts_of
 from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case
 
-# The templates of families that think, with a name under which a server has such a model.
+# Templates of families that reason, each with the name under which a server has such a model.
 TEMPLATES = {
     "Apertus-8B-Instruct": "apertus",
     "Apriel-1.6-15b-Thinker-fixed": "apriel",
@@ -59,7 +59,7 @@ needed = pytest.mark.skipif(not FOLDER.is_dir(), reason="the templates are no pa
 
 
 def thinking(model: str, named: str = "", shown: Iterable[Shown] = ()) -> str | None:
-    """The name of the family whose reasoning is known."""
+    """Return the name of the model's family if its reasoning markers are known."""
     family = family_of(model, named, shown)
     return family.name if family is not None and family.markers else None
 
@@ -74,8 +74,8 @@ def known(name: str) -> Family:
 @needed
 @pytest.mark.parametrize("asked", ASKED)
 @each_case("template", TEMPLATES)
-def test_the_prompt_opens_the_thought_where_the_table_says_so(template: str, asked: str) -> None:
-    """By family, and by the request's own switch, in whatever words the client says it."""
+def test_the_prompt_opens_reasoning_as_the_table_says(template: str, asked: str) -> None:
+    """The request's own switch counts, in every spelling that clients use."""
     family = known(TEMPLATES[template])
     body, _ = switched({"messages": [{"role": "user", "content": "Q"}], **ASKED[asked]}, family)
     prompt = render(template, dict(body))
@@ -85,7 +85,7 @@ def test_the_prompt_opens_the_thought_where_the_table_says_so(template: str, ask
         assert opened == bool(given.begun)
 
 
-def test_names_are_told_as_servers_have_them() -> None:
+def test_families_are_found_by_the_names_that_servers_use() -> None:
     names = {
         "openai/gpt-oss-120b": "gpt-oss",
         "Qwen/Qwen3-8B-FP8": "qwen3",
@@ -131,29 +131,29 @@ OTHERS += ["/home/{0}/gguf/model.gguf", "/home/{0}/main", "/hub/models--{0}--lla
 
 @pytest.mark.parametrize("path", OTHERS)
 @pytest.mark.parametrize("owner", ["reka", "apriel", "mimo"])
-def test_the_folder_of_a_user_or_an_organization_tells_no_family(owner: str, path: str) -> None:
+def test_the_folder_of_a_user_or_organization_names_no_family(owner: str, path: str) -> None:
     assert thinking("m", shown=[Shown(path.format(owner))]) is None
     assert thinking(path.format(owner)) is None
 
 
-def test_a_served_name_is_matched_as_a_whole_too() -> None:
+def test_a_served_name_is_also_matched_as_a_whole() -> None:
     assert thinking("qwen3/thinking-4b") == "qwen3-thinking"
     assert thinking("qwen3/glm-4.6-thinking") == "glm-4.5"
     assert thinking("spark/qwen2.5-7b") is None and thinking("iFlytek/Spark2.5") == "spark"
     assert thinking("models--RekaAI--Reka-Edge") == "reka"
 
 
-def test_a_long_name_of_words_that_name_nothing_is_read_in_linear_time() -> None:
+def test_a_long_unknown_name_is_read_in_linear_time() -> None:
     for word in ("q4_0_", "q4_k_q4_k_", "model-", "gguf.", "0a1b2c3"):
         assert thinking(f"/qwen3-8b/{word * 5000}?") is None
 
 
-def test_the_end_of_a_path_counts_before_its_folders() -> None:
+def test_the_end_of_a_path_takes_precedence_over_its_folders() -> None:
     assert thinking("m", shown=[Shown("/models/gpt-oss-and-others/Qwen3-8B")]) == "qwen3"
     assert thinking("m", shown=[Shown("/gpt-oss/a/b/c/llama-3.1-8b")]) is None
 
 
-def test_the_first_source_that_tells_the_family_counts_and_no_later_one_is_asked() -> None:
+def test_the_first_source_that_names_the_family_is_the_last_one_read() -> None:
     def shown(*names: str) -> Iterator[Shown]:
         yield from map(Shown, names)
         raise AssertionError("one more source was asked")
@@ -164,25 +164,25 @@ def test_the_first_source_that_tells_the_family_counts_and_no_later_one_is_asked
 
 
 @needed
-def test_a_chat_template_tells_its_family_and_no_other() -> None:
+def test_every_chat_template_identifies_only_its_family() -> None:
     found = {name: thinking("m", shown=[Shown(template=source)]) for name, source in sources().items()}
-    told = {name: family for name, family in found.items() if family is not None}
+    identified = {name: family for name, family in found.items() if family is not None}
     of_their_own = {"NVIDIA-Nemotron-Nano-v2": "nemotron-nano-v2", "ibm-granite-granite-3.3-2B-Instruct": "granite-3"}
-    assert told == {**TEMPLATES, **of_their_own}
+    assert identified == {**TEMPLATES, **of_their_own}
 
 
 @needed
-def test_a_chat_template_tells_the_healings_that_its_name_tells() -> None:
-    """A template that no row knows is healed by what the server's refusals teach."""
+def test_a_chat_template_selects_the_same_healings_as_its_name() -> None:
+    """A model with an unknown template learns its healings from the server's refusals."""
     for name, source in sources().items():
         shown, by_name = family_of("m", shown=[Shown(template=source)]), family_of(name)
-        # Magistral and Ministral mark reasoning alike.
+        # Magistral and Ministral use the same reasoning markers.
         if shown is not None and by_name is not None and shown.name != "mistral":
             assert set(shown.healings) == set(by_name.healings), name
 
 
-def test_what_the_name_does_not_tell_the_server_shows() -> None:
-    """Each fact is the first source's that has it."""
+def test_facts_that_the_name_lacks_come_from_the_server() -> None:
+    """Each fact comes from the first source that has it."""
     family = family_of("Llama-3.1-8B-R1", shown=[Shown("my/thing"), Shown("Qwen3-8B-GGUF")])
     assert family is not None and (family.name, family.switch) == ("qwen3", known("qwen3").switch)
     assert family.healings == known("llama-3").healings and family.parsers == known("llama-3").parsers
@@ -196,12 +196,12 @@ ENDINGS = {
 }
 
 
-def test_templates_that_differ_only_in_how_they_end_are_told_apart() -> None:
+def test_templates_that_differ_only_at_the_end_are_distinguished() -> None:
     for ending, family in ENDINGS.items():
         assert family_of("m", shown=[Shown(template=f"{QWEN}{ending}")]) == known(family)
 
 
-def test_each_family_is_there_once_and_closes_what_it_opens() -> None:
+def test_families_are_unique_and_every_marker_has_a_closer() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for family in FAMILIES:
         assert all(marker.opener and marker.closers for marker in family.markers)

@@ -1,4 +1,4 @@
-"""What the words of a refusal teach, and that nothing is learnt of others."""
+"""Healings learnt from the message of a refusal, and messages that teach nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
 from tests.healing.shapes import CONTENTS, ROLES, SHAPES, TOOLS, said, system, tool, user
 
 Message = dict[str, Any]
-# Words of real templates and servers, a conversation that they refuse, and what they teach.
+# Messages of real templates and servers, a conversation that they refuse, and the healings that they teach.
 ROWS = [*map(json.loads, Path(__file__).with_name("refusals.jsonl").read_text("utf-8").splitlines())]
 
 
@@ -21,8 +21,8 @@ def body(messages: list[Message], offered: Message | None = None) -> Message:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["words"])
-def test_a_refusal_teaches_what_its_words_ask_for(row: dict[str, Any]) -> None:
-    """Once, and not what is off. Words about one picture take none from a model that reads them."""
+def test_a_refusal_teaches_the_healings_that_its_message_names(row: dict[str, Any]) -> None:
+    """A healing is learnt once, and not if it is off. A message about one picture removes no others."""
     words, learnt, messages = row["words"], tuple(row["teaches"]), SHAPES[row["shape"]]
     asked = heal_request(body(messages), HealPlan()).body
     assert lesson(words, asked, HealPlan()) == learnt
@@ -41,7 +41,7 @@ def test_a_refusal_teaches_what_its_words_ask_for(row: dict[str, Any]) -> None:
         ("maximum recursion depth exceeded", "types in a list", "plain_schemas"),
     ],
 )
-def test_a_refusal_of_a_tool_teaches_too(words: str, shape: str, learnt: str) -> None:
+def test_the_refusal_of_a_tool_teaches_a_healing(words: str, shape: str, learnt: str) -> None:
     assert learnt in lesson(words, body([user()], TOOLS[shape]), HealPlan())
 
 
@@ -55,18 +55,18 @@ def test_a_refusal_of_a_tool_teaches_too(words: str, shape: str, learnt: str) ->
         "This model's context is 4096 tokens",
     ],
 )
-def test_other_words_teach_nothing(words: str) -> None:
+def test_other_messages_teach_nothing(words: str) -> None:
     for messages in (*ROLES.values(), *CONTENTS.values()):
         assert lesson(words, body(messages), HealPlan()) == ()
 
 
-def test_where_texts_in_parts_are_refused_pictures_stay() -> None:
-    """The words say nothing of pictures."""
+def test_pictures_stay_if_only_text_parts_are_refused() -> None:
+    """The message does not mention pictures."""
     messages = [*CONTENTS["picture"], said(), *CONTENTS["user of parts"]]
     assert lesson('can only concatenate str (not "list") to str', body(messages), HealPlan()) == ("flat_texts",)
 
 
-def test_a_plan_that_learnt_keeps_what_it_had() -> None:
+def test_a_plan_with_a_new_lesson_keeps_its_healings() -> None:
     plan = HealPlan(on=frozenset(("one_call",)), off=frozenset(("pictures",))).learnt(("alternate", "pictures"))
     assert {"one_call", "alternate"} <= plan.ids and "pictures" not in plan.ids
 

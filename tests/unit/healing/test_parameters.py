@@ -1,4 +1,4 @@
-"""What a rule changes in the requests for a model: parameters (F59 to F61, F85) and offered tools."""
+"""Changes that rules make to requests: parameters (F59 to F61, F85) and offered tools."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def sent(**fields: Any) -> dict[str, Any]:
         ({"max_tokens": "many"}, {"max_tokens": "many", "temperature": 1, "store": False, "top_p": 0.5}),
     ],
 )
-def test_parameters_are_set_stripped_limited_and_given(given: dict[str, Any], changed: dict[str, Any]) -> None:
+def test_parameters_are_set_stripped_limited_and_defaulted(given: dict[str, Any], changed: dict[str, Any]) -> None:
     assert sent(model="m", **given) == {"model": "m", **changed}
 
 
@@ -53,24 +53,24 @@ def test_the_messages_stay_last() -> None:
     assert [*sent(model="m", messages=[user()])][-1] == "messages"
 
 
-def test_a_request_that_has_them_is_the_very_same() -> None:
+def test_a_request_that_follows_the_rules_is_the_same_object() -> None:
     """C1."""
     body: JsonObject = {"model": "m", "top_p": 0.5, "temperature": 0, "store": True, "max_tokens": 7}
     healed = heal_request(body, rules().heal_plan("m"))
     assert healed.body is body and healed.repairs == ()
 
 
-def test_what_is_stripped_and_given_again_has_the_rules_value() -> None:
+def test_a_stripped_field_gets_the_default_of_the_rules() -> None:
     plan = rules('models: [{match: "*", sampling: {strip: [top_k], default: {top_k: 1}}}]').heal_plan("x")
     assert heal_request({"top_k": 9}, plan).body == {"top_k": 1}
 
 
-def test_one_field_that_takes_the_place_of_another_is_a_change() -> None:
+def test_replacing_one_field_by_another_is_a_change() -> None:
     plan = rules('models: [{match: "*", sampling: {strip: [a], default: {b: 1}}}]').heal_plan("x")
     assert heal_request({"a": 1}, plan).body == {"b": 1}
 
 
-def test_tools_are_dropped_and_described_shortly() -> None:
+def test_tools_are_dropped_and_descriptions_shortened() -> None:
     offered = [tool("web_search"), tool("read"), tool("b")]
     (kept,) = sent(tools=offered, tool_choice="auto")["tools"]
     assert kept["function"]["name"] == "read"
@@ -79,12 +79,12 @@ def test_tools_are_dropped_and_described_shortly() -> None:
     assert kept["function"]["parameters"]["required"] == ["path"]
 
 
-def test_without_any_tool_left_nothing_is_said_of_tools() -> None:
+def test_fields_about_tools_are_removed_with_the_last_tool() -> None:
     body = sent(tools=[tool("b")], tool_choice="auto", parallel_tool_calls=False)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & body.keys()
 
 
-def test_a_tool_that_is_forced_stays() -> None:
+def test_a_forced_tool_is_not_dropped() -> None:
     choice = {"type": "function", "function": {"name": "b"}}
     body = sent(tools=[tool("b"), tool("web_x")], tool_choice=choice)
     assert [each["function"]["name"] for each in body["tools"]] == ["b"] and body["tool_choice"] == choice
@@ -96,11 +96,11 @@ def test_a_text_is_cut_between_words(text: str, short: str) -> None:
     assert cut("one two three", 12) == "one two…"
 
 
-def test_what_makes_a_request_what_it_is_cannot_be_changed() -> None:
+def test_essential_fields_cannot_be_changed() -> None:
     assert {"messages", "model", "tools", "stream"} <= KEPT
 
 
-def test_the_family_counts_whatever_the_letter_case_and_the_entry_comes_on_top() -> None:
+def test_an_entry_extends_the_healings_of_the_family() -> None:
     text = """
 models: [{match: "big-*", heal: {on: [pictures], off: [alternate]}}, {match: odd, family: granite-3}]
 """
@@ -114,7 +114,7 @@ models: [{match: "big-*", heal: {on: [pictures], off: [alternate]}}, {match: odd
 
 
 @pytest.mark.parametrize("name", ["m", "a[b]*?", 'with "quotes" and \u00e9'])
-def test_the_entry_that_keeps_a_lesson_says_all_that_the_entry_said(name: str) -> None:
+def test_a_stored_lesson_keeps_all_settings_of_the_entry(name: str) -> None:
     before = rules(MODEL.replace('"m"', '"*"'))
     line = entry_with(before.entry(name), name, ["one_call"])
     after = rules(f"models:\n{line}\n")
@@ -125,7 +125,7 @@ def test_the_entry_that_keeps_a_lesson_says_all_that_the_entry_said(name: str) -
     assert after.entry("another").match == "*"
 
 
-def test_what_the_rules_change_is_told_without_the_conversation() -> None:
+def test_repair_records_do_not_contain_the_conversation() -> None:
     plan = HealPlan(
         off=frozenset((ALL,)),
         sampling=Sampling(set={"temperature": 0.5}, strip=("seed",)),

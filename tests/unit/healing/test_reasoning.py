@@ -1,4 +1,4 @@
-"""Earlier thoughts in the field that the model's template reads, rendered by the templates themselves."""
+"""Earlier reasoning is sent in the field that the chat template reads, checked with the templates themselves."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ BROUGHT: dict[str, dict[str, Any]] = {
     "reasoning": {"reasoning": THOUGHT},
     "reasoning_details": {"reasoning_details": DETAILS},
 }
-# What reads no thoughts of earlier messages, or none beside calls.
+# Templates that ignore the reasoning of earlier messages, or of messages with calls.
 READ_NONE = {"apertus", "command-r7b", "deepseek-v3.1", "deepseek-r1", "deepseek-r1-distill", "apriel"}
-# What reads them only where thinking is switched on.
+# Templates that read it only if thinking is on.
 ONLY_ON = {
     "deepseek": {"thinking": True},
     "reka": {"enable_thinking": True},
@@ -49,7 +49,7 @@ def conversation(**said: Any) -> dict[str, Any]:
 @needed
 @pytest.mark.parametrize("field", BROUGHT)
 @pytest.mark.parametrize("template", [name for name, family in TEMPLATES.items() if family not in READ_NONE])
-def test_the_next_prompt_holds_the_thought_of_the_running_turn(template: str, field: str) -> None:
+def test_the_next_prompt_contains_the_reasoning_of_the_current_turn(template: str, field: str) -> None:
     family = known(TEMPLATES[template])
     body = conversation(**BROUGHT[field])
     body["chat_template_kwargs"] = ONLY_ON.get(family.name, {})
@@ -60,10 +60,10 @@ def test_the_next_prompt_holds_the_thought_of_the_running_turn(template: str, fi
 
 
 @needed
-def test_text_beside_a_thought_and_a_call_moves_where_the_template_raises() -> None:
+def test_text_with_reasoning_and_a_call_moves_if_the_template_raises() -> None:
     body = conversation(reasoning_content=THOUGHT, content="I look.")
-    made, told = given_back(body, known("gpt-oss"))
-    assert [repair.id for repair in told] == ["thought_beside_text"]
+    made, repairs = given_back(body, known("gpt-oss"))
+    assert [repair.id for repair in repairs] == ["thought_beside_text"]
     prompt = render("openai-gpt-oss-120b", dict(made))
     assert prompt.index("I look.") < prompt.index(THOUGHT) < prompt.index("functions.read")
 
@@ -82,17 +82,17 @@ SAME: list[tuple[str | None, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "said"), SAME, ids=str)
-def test_what_needs_no_change_is_the_very_same(name: str | None, said: dict[str, Any]) -> None:
+def test_a_conversation_that_needs_no_change_is_the_same_object(name: str | None, said: dict[str, Any]) -> None:
     """C1."""
     body = conversation(**said)
-    made, told = given_back(body, family_of("", name) if name else None)
-    assert made is body and told == ()
+    made, repairs = given_back(body, family_of("", name) if name else None)
+    assert made is body and repairs == ()
 
 
 @pytest.mark.parametrize(
     ("family", "field"), [(None, "reasoning_content"), ("gemma-4", "reasoning_content"), ("lfm2.5", "thinking")]
 )
-def test_a_thought_that_no_server_reads_goes_to_the_field_of_the_family(family: str | None, field: str) -> None:
+def test_reasoning_in_an_unknown_field_moves_to_the_familys_field(family: str | None, field: str) -> None:
     body = conversation(reasoning_details=DETAILS)
     made: Any = given_back(body, family_of("", family) if family else None)[0]
     assert {key: value for key, value in made["messages"][1].items() if value == THOUGHT} == {field: THOUGHT}
@@ -103,21 +103,21 @@ def test_a_thought_that_no_server_reads_goes_to_the_field_of_the_family(family: 
     ("family", "wanted", "field"),
     [
         ("qwen3", False, "reasoning_content"),
-        ("gpt-oss", False, "reasoning_content"),  # and `given_back` writes it where the template reads it
+        ("gpt-oss", False, "reasoning_content"),  # `given_back` moves it to the template's field
         ("deepseek-r1", False, ""),
         (None, False, ""),
         ("deepseek-r1", True, "reasoning_content"),
         (None, True, "reasoning_content"),
     ],
 )
-def test_the_field_is_that_of_the_family_or_the_server_has_shown_that_it_wants_one(
+def test_the_field_is_used_if_the_family_or_the_server_reads_it(
     family: str | None, wanted: bool, field: str
 ) -> None:
     """F74."""
     assert field_back(family_of("", family) if family else None, wanted=wanted) == field
 
 
-def test_parts_hold_the_thought_and_the_text() -> None:
+def test_reasoning_and_text_are_sent_as_parts() -> None:
     made: Any = given_back(conversation(reasoning_content=THOUGHT, content="Hm."), known("mistral"))[0]
     assert made["messages"][1]["content"] == [
         {"type": "thinking", "thinking": THOUGHT},
@@ -126,8 +126,8 @@ def test_parts_hold_the_thought_and_the_text() -> None:
 
 
 @pytest.mark.parametrize("family", [each for each in FAMILIES if each.markers], ids=lambda family: family.name)
-def test_the_next_turn_begins_with_the_bytes_of_this_one(family: Any) -> None:
-    """C8; and what was given back is given back as it is."""
+def test_the_next_turn_begins_with_the_bytes_of_this_turn(family: Any) -> None:
+    """C8. Reasoning that was already moved stays."""
     first = conversation(reasoning_content=THOUGHT, content="Hm.")
     longer = {**first, "messages": [*first["messages"], {"role": "assistant", "content": "Done.", "reasoning": "x"}]}
     made, long = given_back(first, family)[0], given_back(longer, family)[0]
@@ -152,7 +152,7 @@ def kwargs(**said: Any) -> dict[str, Any]:
         ({}, BEGUN),
         ({"tool_choice": "auto"}, BEGUN),
         ({"response_format": {"type": "text"}}, BEGUN),
-        # What begins the reply is the server's grammar, or the last message.
+        # A grammar of the server, or the last message, begins the reply.
         ({"tool_choice": "required"}, UNKNOWN),
         ({"tool_choice": {"type": "function"}}, UNKNOWN),
         ({"response_format": {"type": "json_object"}}, UNKNOWN),
@@ -163,7 +163,7 @@ def kwargs(**said: Any) -> dict[str, Any]:
         ({"add_generation_prompt": False}, UNKNOWN),
     ],
 )
-def test_a_thought_is_open_where_the_prompt_opens_it_and_nothing_else_begins_the_reply(
+def test_the_prompt_opens_reasoning_unless_something_else_begins_the_reply(
     more: dict[str, Any], thoughts: Thoughts
 ) -> None:
     assert thoughts_of({**kwargs(enable_thinking=True), **more}, FAMILY) == thoughts
@@ -178,26 +178,26 @@ def without_messages(body: JsonObject) -> JsonObject:
 
 
 @pytest.mark.parametrize("name", ["", "qwen3", "gpt-oss"])
-def test_a_request_that_says_nothing_of_thinking_is_the_very_same(name: str) -> None:
+def test_a_request_without_a_thinking_switch_is_the_same_object(name: str) -> None:
     """C1."""
     made = think(BODY, family_of("", name))
     assert made.body is BODY and made.audit == ()
 
 
 @pytest.mark.parametrize("name", ["", "llama-3"])
-def test_without_known_reasoning_every_mark_counts_and_nothing_is_known_of_the_prompt(name: str) -> None:
+def test_for_an_unknown_family_every_marker_counts_and_the_prompt_is_unknown(name: str) -> None:
     thoughts = think(BODY, family_of("", name)).thoughts
     assert (thoughts.markers, thoughts.begun, thoughts.unknown) == (ALL_MARKERS, "", True)
 
 
-def test_whether_the_prompt_opens_a_thought_is_told_from_the_request_as_it_goes_up() -> None:
-    """The client says `enable_thinking`, the template knows `thinking`."""
+def test_whether_the_prompt_opens_reasoning_depends_on_the_translated_request() -> None:
+    """The client sends `enable_thinking`; the template reads `thinking`."""
     family = family_of("", "deepseek")
     assert think({**BODY, "enable_thinking": True}, family).thoughts.begun == "<think>"
     assert think({**BODY, "enable_thinking": False}, family).thoughts.begun == ""
 
 
-def test_a_suffix_of_an_unknown_model_is_said_by_the_rules_switch() -> None:
+def test_a_suffix_of_an_unknown_model_uses_the_switch_of_the_rules() -> None:
     made = think(BODY, None, "enable_thinking", suffix="nothink")
     assert without_messages(made.body) == OFF
     made = think(BODY, None, "reasoning_effort", suffix="high")

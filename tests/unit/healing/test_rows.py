@@ -1,6 +1,6 @@
-"""What each healing makes of a conversation or of tools, and what it leaves alone: the rows of `rows.jsonl`.
+"""Every healing and its effect on a conversation or on tools: the rows of `rows.jsonl`.
 
-A row without `healed` stays the same object. Rows with `messages` offer one tool, those with a `body` are whole.
+A row without `healed` must stay the same object. Rows with `messages` offer one tool; rows with a `body` are complete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ APPLY = {healing.id: healing.apply for healing in HEALINGS}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["heal"])
-def test_a_healing_changes_what_it_is_for_and_nothing_twice(row: dict[str, Any]) -> None:
+def test_a_healing_changes_only_what_it_is_for_and_only_once(row: dict[str, Any]) -> None:
     body: JsonObject = row["body"] if "body" in row else {"messages": row["messages"], "tools": [tool()]}
     before = deepcopy(body)
     after = heal(body, {row["heal"]}).body
@@ -31,16 +31,16 @@ def test_a_healing_changes_what_it_is_for_and_nothing_twice(row: dict[str, Any])
     else:
         assert after == body | (healed if "body" in row else {"messages": healed})
     assert heal(after, {row["heal"]}).body is after and body == before
-    # A healing that is skipped, because nothing of what it needs is there, would have changed nothing.
+    # A healing is skipped only if it would change nothing.
     assert APPLY[row["heal"]](body) == after
 
 
-def test_each_healing_has_rows() -> None:
+def test_every_healing_has_rows() -> None:
     assert {row["heal"] for row in ROWS if "healed" in row} == {*IDS} - {"repeated_calls"}
 
 
-def test_references_that_multiply_have_an_end() -> None:
-    """Each refers twice to the next: 2 ** 60 schemas, were they all written out (C7)."""
+def test_the_expansion_of_references_is_limited() -> None:
+    """C7: each definition refers twice to the next one, which makes 2 ** 60 schemas."""
     definitions: dict[str, Any] = {"60": {"type": "string"}}
     for number in range(60):
         twice = {"$ref": f"#/$defs/{number + 1}"}
@@ -51,10 +51,10 @@ def test_references_that_multiply_have_an_end() -> None:
 
 @pytest.mark.parametrize("given", ["call1", "call_1", "CALL-1"])
 @pytest.mark.parametrize("plan", [{"call_ids"}, {*IDS}], ids=["alone", "all"])
-def test_an_id_that_is_made_is_no_results_own(given: str, plan: set[str]) -> None:
-    """Two results of an unknown call, and a call without an id: the second time they must not be a pair either."""
+def test_a_generated_id_differs_from_the_ids_of_results(given: str, plan: set[str]) -> None:
+    """There are two results of an unknown call and a call without an id. A second run must not pair them either."""
     answers = [result(text=text, tool_call_id=given) for text in ("mkp1", "mkp2")]
     once = heal({"tools": [tool()], "messages": [calls(call(id="")), *answers]}, plan).body
     assert heal(once, plan).body == once
-    told = json.dumps(once)
-    assert "mkp1" in told and "mkp2" in told
+    text = json.dumps(once)
+    assert "mkp1" in text and "mkp2" in text

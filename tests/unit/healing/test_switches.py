@@ -1,4 +1,4 @@
-"""Thinking as clients say it, in the model's own words."""
+"""Thinking switches of clients, translated for the model."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def without_messages(body: JsonObject) -> JsonObject:
 
 
 @pytest.mark.parametrize(("name", "asked", "wanted"), CASES, ids=str)
-def test_the_wish_of_a_client_is_said_in_the_models_own_words(
+def test_a_clients_switch_is_translated_for_the_model(
     name: str, asked: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
-    made, told = switched({**BODY, **asked}, family_of("", name))
+    made, repairs = switched({**BODY, **asked}, family_of("", name))
     assert without_messages(made) == wanted
-    assert [repair.id for repair in told] == ["thinking"]
+    assert [repair.id for repair in repairs] == ["thinking"]
     assert {**BODY, **made} == made
     again, said = switched(made, family_of("", name))
     assert again is made and said == ()
@@ -73,19 +73,19 @@ SAME: list[tuple[str | None, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "asked"), SAME, ids=str)
-def test_what_needs_no_change_is_the_very_same(name: str | None, asked: dict[str, Any]) -> None:
+def test_a_request_that_needs_no_change_is_the_same_object(name: str | None, asked: dict[str, Any]) -> None:
     """C1."""
     body = {**BODY, **asked}
-    made, told = switched(body, family_of("", name) if name else None)
-    assert made is body and told == ()
+    made, repairs = switched(body, family_of("", name) if name else None)
+    assert made is body and repairs == ()
 
 
-def test_the_templates_own_variable_wins() -> None:
+def test_the_templates_own_variable_takes_precedence() -> None:
     made, _ = switched({**BODY, "reasoning_effort": "none", **ON}, family_of("", "qwen3"))
     assert without_messages(made) == ON
 
 
-def test_a_suffix_wins_over_all_else() -> None:
+def test_a_suffix_takes_precedence_over_everything_else() -> None:
     qwen = family_of("", "qwen3")
     assert without_messages(switched({**BODY, **ON}, qwen, "nothink")[0]) == OFF
     assert without_messages(switched({**BODY, "reasoning_effort": "none"}, qwen, "think")[0]) == ON
@@ -93,8 +93,8 @@ def test_a_suffix_wins_over_all_else() -> None:
     assert without_messages(made) == {"reasoning_effort": "high"}
 
 
-def test_new_fields_stand_before_the_messages() -> None:
-    """C8: the next turn begins with the bytes of this one."""
+def test_new_fields_precede_the_messages() -> None:
+    """C8: the next turn begins with the bytes of this turn."""
     made, _ = switched({"model": "m", "messages": [], "reasoning_effort": "none"}, family_of("", "qwen3"))
     assert [*made].index("chat_template_kwargs") < [*made].index("messages")
 
@@ -111,7 +111,7 @@ def test_new_fields_stand_before_the_messages() -> None:
         ("unknown", ()),
     ],
 )
-def test_offered_are_the_words_that_each_mean_something_else(model: str, words: tuple[str, ...]) -> None:
+def test_offered_efforts_all_have_different_effects(model: str, words: tuple[str, ...]) -> None:
     family = family_of(model)
     assert effort_words(family) == words
     asked: JsonObject = {"messages": [], "chat_template_kwargs": {}}

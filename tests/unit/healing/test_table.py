@@ -1,4 +1,4 @@
-"""The healings of a request (F36, F48 to F50, F79 to F84): what each does, and what none of them does."""
+"""The healings of a request (F36, F48 to F50, F79 to F84): the effect of each, and rules for all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READ: JsonObject = {
     "type": "function",
     "function": {"name": "read", "parameters": {"type": "object", "properties": {}}},
 }
-# What changes every conversation of a model that needs it.
+# These healings change every conversation of a model that needs them.
 NOT_FOR_ALL = {"kimi_ids", "reasoning_back", "text_calls", "no_system", "call_text", "tool_descriptions"}
 PLANS = [HealPlan(), *(HealPlan(on=frozenset(family.healings)) for family in FAMILIES), HealPlan(on=frozenset(IDS))]
 
@@ -31,7 +31,7 @@ def body_of(healing: Healing, items: list[JsonObject] | None) -> JsonObject:
 
 
 @pytest.mark.parametrize("healing", HEALINGS, ids=lambda healing: healing.id)
-def test_each_healing_does_what_its_example_says(healing: Healing) -> None:
+def test_a_healing_does_what_its_example_says(healing: Healing) -> None:
     before, after = healing.example
     body = body_of(healing, before)
     healed = heal(body, {healing.id})
@@ -43,7 +43,7 @@ def test_each_healing_does_what_its_example_says(healing: Healing) -> None:
     assert others.body[healing.key] != after
 
 
-def test_what_is_always_in_force_and_what_is_off() -> None:
+def test_default_healings_and_those_switched_on_or_off_are_in_force() -> None:
     always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
     always.add("repeated_calls")
     assert HealPlan().ids == always
@@ -54,7 +54,7 @@ def test_what_is_always_in_force_and_what_is_off() -> None:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
-def test_all_together_twice_is_once(messages: list[dict[str, Any]], plan: HealPlan) -> None:
+def test_healing_twice_changes_nothing_more(messages: list[dict[str, Any]], plan: HealPlan) -> None:
     once = heal_request({"tools": [READ], "messages": [*messages]}, plan).body
     twice = heal_request(once, plan)
     assert twice.body == once
@@ -64,8 +64,8 @@ def test_all_together_twice_is_once(messages: list[dict[str, Any]], plan: HealPl
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(messages=CONVERSATIONS, plan=st.sampled_from(PLANS))
-def test_the_next_turn_begins_with_this_one(messages: list[dict[str, Any]], plan: HealPlan) -> None:
-    """C8: whatever was asked before an answer is the beginning of what is asked after it."""
+def test_the_next_turn_begins_with_this_turn(messages: list[dict[str, Any]], plan: HealPlan) -> None:
+    """C8: the messages sent before an answer are the beginning of those sent after it."""
     whole = healed_messages(messages, plan)
     for index, message in enumerate(messages):
         if message["role"] == "assistant" and index:
@@ -82,7 +82,7 @@ def healed_messages(messages: list[dict[str, Any]], plan: HealPlan) -> list[Any]
 
 @pytest.mark.parametrize("name", HEALTHY)
 @pytest.mark.parametrize("ids", [HealPlan().ids, {*IDS} - NOT_FOR_ALL], ids=["always", "all"])
-def test_a_healthy_conversation_is_the_very_same(name: str, ids: set[str]) -> None:
+def test_a_healthy_conversation_is_the_same_object(name: str, ids: set[str]) -> None:
     """C1."""
     body: JsonObject = {"model": "m", "tools": [tool()], "messages": [*HEALTHY[name]]}
     assert heal(body, ids).body is body
@@ -90,7 +90,7 @@ def test_a_healthy_conversation_is_the_very_same(name: str, ids: set[str]) -> No
 
 @pytest.mark.parametrize("shape,body", [*bodies()], ids=[name for name, _ in bodies()])
 def test_no_text_of_a_conversation_is_lost(shape: str, body: dict[str, Any]) -> None:
-    """Whatever the template needs, the words of the user, the model and the tools are still there."""
+    """Text of the user, the model and the tools is kept, whatever the template requires."""
     for plan in PLANS:
         healed = json.dumps(heal_request(body, plan).body["messages"])
         for message in body["messages"]:
@@ -105,12 +105,12 @@ def _markers(message: dict[str, Any]) -> list[str]:
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(messages=CONVERSATIONS)
-def test_after_healing_each_call_has_its_result_behind_it(messages: list[dict[str, Any]]) -> None:
-    """F79 to F81: arguments are objects, ids are unique, results follow their calls in order, and none is alone."""
-    told = healed_messages(messages, HealPlan())
+def test_after_healing_every_call_is_followed_by_its_result(messages: list[dict[str, Any]]) -> None:
+    """F79 to F81: arguments are objects, ids are unique, and results follow their calls in order."""
+    healed = healed_messages(messages, HealPlan())
     seen: set[str] = set()
     waiting: list[str] = []
-    for message in told:
+    for message in healed:
         assert message["role"] not in ("developer", "function")
         assert isinstance(message["content"], str | list) or message.get("tool_calls")
         if message["role"] == "tool":
@@ -137,13 +137,13 @@ def test_after_healing_each_call_has_its_result_behind_it(messages: list[dict[st
         {"tools": [None, 7, {}, {"function": 7}, {"function": {"parameters": 7}}], "tool_choice": 7},
     ],
 )
-def test_what_is_no_conversation_at_all_breaks_nothing(body: JsonObject) -> None:
+def test_malformed_conversations_raise_nothing(body: JsonObject) -> None:
     once = heal(body, IDS).body
     assert heal(once, IDS).body == once
 
 
 def steps(messages: list[JsonObject]) -> int:
-    """The calls of functions, Python's own too, that all healings take."""
+    """Return the number of function calls, including built-in functions, that all healings make."""
     profile = cProfile.Profile()
     profile.enable()
     heal({"tools": [READ], "messages": [*messages]}, IDS)
@@ -165,19 +165,19 @@ LONG: dict[str, Callable[[int], list[JsonObject]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LONG)
-def test_twice_as_long_takes_twice_the_steps(name: str) -> None:
+def test_twice_as_many_messages_take_twice_the_steps(name: str) -> None:
     """C7."""
     assert steps(LONG[name](800)) < 2.5 * steps(LONG[name](400))
 
 
 @pytest.mark.parametrize("place", ["additionalProperties", "propertyNames", "contains", "items", "not", "if", "then"])
-def test_no_reference_is_left_without_what_it_means(place: str) -> None:
-    """F84: the definitions are taken out, so that each of their uses is spelled out, wherever it stands."""
+def test_every_reference_is_replaced_by_its_definition(place: str) -> None:
+    """F84: the definitions are removed, so every use must be replaced wherever it is."""
     inside: JsonObject = {"$ref": "#/$defs/place"}
     path: JsonObject = {place: inside, "anyOf": [inside], "patternProperties": {"^x": inside}}
     definitions: JsonObject = {"place": {"type": ["string", "null"]}}
     referring: JsonObject = {"type": "object", "properties": {"path": path}, "$defs": definitions}
-    told = heal({"messages": [user()], "tools": [tool(parameters=referring)]}, {"plain_schemas"}).body["tools"]
+    healed = heal({"messages": [user()], "tools": [tool(parameters=referring)]}, {"plain_schemas"}).body["tools"]
     string: JsonObject = {"type": "string"}
     plain: JsonObject = {place: string, "anyOf": [string], "patternProperties": {"^x": string}}
-    assert told == [tool(parameters={"type": "object", "properties": {"path": plain}})]
+    assert healed == [tool(parameters={"type": "object", "properties": {"path": plain}})]

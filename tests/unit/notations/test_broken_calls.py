@@ -1,4 +1,4 @@
-"""Which replies end with a call that cannot be read, told by its own markup, at every cut."""
+"""Replies that end with an unreadable call, recognized by its markup at every cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CALL = f"<tool_call>\n{BODY}\n</tool_call>"
 
 
 def events_of(parts: list[str], task: Task = TASK, finish: str = "stop") -> tuple[list[Event], Engine]:
-    """What an engine says of a streamed text, with what the events that leave as they came say."""
+    """Return the engine's events of a streamed text, with forwarded events replaced by the events that they contain."""
     engine = Engine(task)
     deltas: list[JsonObject] = [{"content": part} for part in parts]
     deltas.append({})
@@ -41,7 +41,7 @@ def events_of(parts: list[str], task: Task = TASK, finish: str = "stop") -> tupl
 
 
 def heard(events: list[Event]) -> tuple[str, list[str]]:
-    """The text, and the arguments of the calls."""
+    """Return the text and the arguments of the calls."""
     text = "".join(event.text for event in events if isinstance(event, Text))
     return text, [event.call.arguments for event in events if isinstance(event, CallClosed)]
 
@@ -66,7 +66,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_a_reply_that_ends_with_a_broken_call_says_so_at_every_cut(text: str) -> None:
+def test_a_reply_that_ends_with_a_broken_call_is_recognized_at_every_cut(text: str) -> None:
     without, _ = events_of([text], replace(TASK, hold_broken=False))
     for parts in all_cuts(text):
         events, engine = events_of(parts)
@@ -77,8 +77,8 @@ def test_a_reply_that_ends_with_a_broken_call_says_so_at_every_cut(text: str) ->
 
 
 @pytest.mark.parametrize("text", BROKEN)
-def test_what_waits_leaves_where_it_waits_too_long(text: str) -> None:
-    """Contract C2; then nothing is asked for again, for it has left."""
+def test_a_broken_call_is_released_when_the_hold_times_out(text: str) -> None:
+    """C2: the reply is then not retried, because the text has been sent."""
     engine = Engine(TASK)
     said = [*engine.feed(Chunk({"choices": [{"index": 0, "delta": {"content": text}}]}, b"raw", 1))]
     assert engine.held

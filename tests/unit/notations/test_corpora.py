@@ -1,6 +1,6 @@
-"""What the corpora say is read: other projects' tests, reports from the field, and the project's own rows.
+"""Calls in the corpora: other projects' tests, reports from the field, and the project's own rows.
 
-Third parties' rows are in the shared folder; where it is missing they are skipped, and in CI that fails.
+Third-party rows are in the shared folder. If it is missing they are skipped, except in CI, where that is a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.shared import SHARED, VARIABLE
 
 OWN = Path(__file__).parents[2] / "corpora"
 FIELD = SHARED / "field"
-# Rows that a rule decides against, and the rule.
+# Rows that contradict a rule, and the rule.
 SENTENCE = "a call with text before it and after it on its line is shown"
 DOUBLED = "a doubled end tag is a leftover"
 SHOWN = "C3: a wrapper that nothing precedes on its line counts, whatever the prose around it says"
@@ -34,7 +34,7 @@ DECIDED = {
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file of JSON lines; none if it is missing."""
+    """Yield the rows of a JSON Lines file, or nothing if it is missing."""
     if path.exists():
         yield from (json.loads(line) for line in path.read_text("utf-8").split("\n") if line)
 
@@ -53,7 +53,7 @@ def pairs(calls: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def same_at_every_size(text: str, tools: ToolSet, **options: Any) -> Read:
-    """Read a text whole and in pieces; the result must be the same."""
+    """Read a text whole and in pieces. Assert that the results are equal, and return the result."""
     found = {size: read(text, tools, size, **options) for size in SIZES}
     assert all(each == found[0] for each in found.values()), found
     return found[0]
@@ -68,14 +68,14 @@ FIELD_ROWS = [row for row in rows(FIELD / "cases.jsonl") if row.get("text") and 
 NOTATIONS = [*rows(FIELD / "notations.jsonl")]
 
 
-def test_the_shared_folder_is_here() -> None:
+def test_the_shared_folder_exists() -> None:
     if not SHARED_ROWS and "CI" not in os.environ:
         pytest.skip(f"no third parties' rows: {VARIABLE} names their folder")
     assert SHARED_ROWS and FIELD_ROWS and NOTATIONS
 
 
 @pytest.mark.parametrize("row", params(SHARED_ROWS))
-def test_third_parties_rows_are_read(row: dict[str, Any]) -> None:
+def test_third_party_calls_are_read(row: dict[str, Any]) -> None:
     tools = read_tools(row.get("tools") or [])
     found = same_at_every_size(row["text"], tools)
     expected = pairs(row["calls"]) if row.get("tools") else []
@@ -85,7 +85,7 @@ def test_third_parties_rows_are_read(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", params([row for row in FIELD_ROWS if "deltas" not in row]))
-def test_reports_from_the_field_are_read(row: dict[str, Any]) -> None:
+def test_calls_in_field_reports_are_read(row: dict[str, Any]) -> None:
     tools, expect = read_tools(row["tools"]), row["expect"]
     found = same_at_every_size(
         row["text"],
@@ -104,7 +104,7 @@ def test_new_notations_are_read(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", params(folder("formats")))
-def test_own_rows_are_read(row: dict[str, Any]) -> None:
+def test_calls_in_own_rows_are_read(row: dict[str, Any]) -> None:
     tools = own_tools()
     found = same_at_every_size(row["text"], tools, stopped=row["finish"] == "stop", sources=row.get("results", ()))
     assert repaired(found.calls, tools) == repaired(pairs(row["calls"]), tools)
@@ -113,7 +113,7 @@ def test_own_rows_are_read(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", params(folder("negative")))
-def test_what_is_no_call_stays_as_it_is(row: dict[str, Any]) -> None:
+def test_text_without_a_call_is_unchanged(row: dict[str, Any]) -> None:
     finish = row.get("finish", "stop")
     found = same_at_every_size(row["text"], own_tools(), stopped=finish == "stop", sources=row.get("results", ()))
     assert (found.calls, found.text) == ([], row["text"])

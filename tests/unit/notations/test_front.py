@@ -1,4 +1,4 @@
-"""The stream: what waits, what leaves when, limits, reasons, and linear time (C2, C3, C4, C7)."""
+"""The reader of streams: what waits, when it is released, limits, reasons, and linear time (C2, C3, C4, C7)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def made(pieces: list[Piece]) -> list[str]:
 
 
 def waits(text: str) -> int:
-    """Return how many characters of a text wait at most, fed one by one."""
+    """Return the maximum number of waiting characters of a text that is fed one by one."""
     reader, left, most = Reader(TOOLS), 0, 0
     for at, each in enumerate(text, 1):
         left += sum(len(piece.text) for piece in reader.feed(each))
@@ -35,7 +35,7 @@ def waits(text: str) -> int:
 
 
 @pytest.mark.parametrize("wrapper", ["{}", "<tool_call>{}</tool_call>"])
-def test_a_text_in_json_that_is_nested_too_deeply_stays_text(wrapper: str) -> None:
+def test_deeply_nested_json_stays_text(wrapper: str) -> None:
     text = wrapper.format('{"response": "' + "[" * 100_000 + '"}')
     reader = Reader(TOOLS)
     pieces = [*reader.feed(text), *reader.finish()]
@@ -49,7 +49,7 @@ def test_a_text_in_json_that_is_nested_too_deeply_stays_text(wrapper: str) -> No
         ("bxx", '{"name": "x", "arguments": {}}, {"name": "x", "arguments": {}}'),
     ],
 )
-def test_calls_that_are_not_offered_are_text_in_their_place(names: str, left: str) -> None:
+def test_calls_of_tools_that_are_not_offered_stay_text_in_place(names: str, left: str) -> None:
     calls = [call_json("read", path="a") if name == "b" else call_json(name) for name in names]
     for size in SIZES:
         found = read(f"<tool_call>[{', '.join(calls)}]</tool_call>", TOOLS, size)
@@ -72,7 +72,7 @@ DECIDED = [
 
 @pytest.mark.parametrize("text", DECIDED, ids=map(str, range(len(DECIDED))))
 def test_text_that_cannot_become_a_call_is_soon_released(text: str) -> None:
-    """C2: 64 characters after a reader of all of it releases it, or an eighth of what is held."""
+    """C2: at most 64 characters, or an eighth of the held text, after the point at which a new reader releases it."""
     text = f"{text[:600]}\n\n" + "Then more words of plain prose follow, which show nothing at all. " * 3
     reader, left = Reader(TOOLS), 0
     for at, each in enumerate(text, 1):

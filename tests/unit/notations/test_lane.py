@@ -1,4 +1,4 @@
-"""What takes the lane is prose: nothing begins in it, whatever the text before it is."""
+"""Text that takes the lane is prose: no call begins in it, whatever text precedes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEFORE = ("So ", "So it is.\n", "It says: ", "x\n\n", "- item ", "the")
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_a_text_of_the_lane_leaves_at_once_as_prose(seed: int) -> None:
+def test_text_in_the_lane_is_immediately_released_as_prose(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(50):
         before, text = rng.choice(BEFORE), "".join(rng.choices(WORDS, k=rng.randint(1, 4)))

@@ -1,4 +1,4 @@
-"""Literals as models write them: JSON and Python are read back; what is none stays a text (F30)."""
+"""Literals as models write them: JSON and Python are parsed, and anything else stays text (F30)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ READ: dict[str, tuple[str, Any]] = {
     "JSON": ('{"a": [1, -2.5, true, false, null, "b"]}', {"a": [1, -2.5, True, False, None, "b"]}),
     "Python": ("{'a': [1, True, False, None, 'b']}", {"a": [1, True, False, None, "b"]}),
     "both at once": ("{'a': true, \"b\": None}", {"a": True, "b": None}),
-    "blanks around": (" \r\n\t[ 1 , 2 ]\n", [1, 2]),
-    "a comma behind the last member": ('{"a": 1,}', {"a": 1}),
-    "a comma behind the last item": ("[1, 2, ]", [1, 2]),
+    "whitespace around": (" \r\n\t[ 1 , 2 ]\n", [1, 2]),
+    "a comma after the last member": ('{"a": 1,}', {"a": 1}),
+    "a comma after the last item": ("[1, 2, ]", [1, 2]),
     "nothing in it": ("[{}, [], ()]", [{}, [], []]),
     "a word": (" true\n", True),
     "a word of Python": ("None", None),
@@ -46,7 +46,7 @@ READ: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_a_literal_is_read_for_what_it_says(name: str) -> None:
+def test_a_literal_is_parsed(name: str) -> None:
     text, expected = READ[name]
     found = literal(text)
     assert (found, found.__class__) == (expected, expected.__class__) or (expected is None and found != text)
@@ -54,7 +54,7 @@ def test_a_literal_is_read_for_what_it_says(name: str) -> None:
 
 REFUSED = {
     "nothing": "",
-    "blanks": " \n",
+    "whitespace": " \n",
     "a word": "ls",
     "a word of another language": "undefined",
     "no number": "1_000",
@@ -65,9 +65,9 @@ REFUSED = {
     "beyond a float": "1e999",
     "more digits than are read": "9" * 10_000,
     "two values": "1 2",
-    "something behind it": '{"a": 1} x',
+    "something after it": '{"a": 1} x',
     "an open string": '"a',
-    "an open string behind a backslash": '"a\\',
+    "an open string after a backslash": '"a\\',
     "an open object": '{"a": 1',
     "an open list": "[1, 2",
     "two commas": "[1,, 2]",
@@ -91,7 +91,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_no_literal_stays_a_text_and_nothing_is_evaluated(name: str) -> None:
+def test_text_that_is_not_a_literal_stays_text_and_is_never_evaluated(name: str) -> None:
     assert literal(REFUSED[name]) == REFUSED[name]
 
 
@@ -99,14 +99,14 @@ MARKED: dict[str, tuple[str, Any]] = {
     "a value": ('{a:<|"|>b<|"|>}', {"a": "b"}),
     "a key": ('{<|"|>a<|"|>:1}', {"a": 1}),
     "keys without any": ("{a:1, b-c : [true]}", {"a": 1, "b-c": [True]}),
-    "escapes are none": (r'{a:<|"|>\n"\<|"|>}', {"a": r'\n"\ '.strip()}),
+    "escapes are literal": (r'{a:<|"|>\n"\<|"|>}', {"a": r'\n"\ '.strip()}),
     "brackets inside": ("{a:<escape>}],{<escape>,b:[<escape><escape>]}", {"a": "}],{", "b": [""]}),
     "the other mark inside": ('{a:<escape><|"|><escape>}', {"a": '<|"|>'}),
 }
 
 
 def read(text: str, schema: Schema | None = None) -> Any:
-    """What a whole text is read as, led by a schema; NoCall if it is no value."""
+    """Parse a whole text by a schema. Raises NoCall if it is not a value."""
     source = Source(text, True)
     value, end = Literals(source, schema or compile_schema({})).whole(0)
     if not source.at_end(end):
@@ -115,19 +115,19 @@ def read(text: str, schema: Schema | None = None) -> Any:
 
 
 @pytest.mark.parametrize("name", MARKED)
-def test_strings_may_stand_in_tokens_of_the_notation(name: str) -> None:
+def test_strings_may_be_delimited_by_special_tokens(name: str) -> None:
     """F15."""
     text, expected = MARKED[name]
     assert read(text) == expected
 
 
-def test_a_string_in_tokens_that_does_not_end_is_refused() -> None:
+def test_an_unclosed_string_in_special_tokens_is_refused() -> None:
     with pytest.raises(NoCall):
         read('{a:<|"|>b}')
 
 
-def test_the_brackets_of_an_array_may_be_lost_where_the_schema_wants_one() -> None:
-    """F14: of objects alone."""
+def test_missing_array_brackets_are_accepted_if_the_schema_requires_an_array() -> None:
+    """F14: only for arrays of objects."""
     schema = compile_schema({"properties": {"todos": {"type": "array"}, "other": {}, "b": {}}})
     text = '{"todos": {"a": 1}, {"a": 2}, "b": 3}'
     assert read(text, schema) == {"todos": [{"a": 1}, {"a": 2}], "b": 3}
@@ -146,7 +146,7 @@ _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 @pytest.mark.slow
 @settings(max_examples=300, derandomize=True)
 @given(_VALUES, st.sampled_from([None, 1]), st.booleans())
-def test_any_value_that_is_dumped_or_printed_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:
+def test_any_json_or_python_value_is_read_back_equal(value: Any, indent: int | None, ascii_: bool) -> None:
     for text in (json.dumps(value, indent=indent, ensure_ascii=ascii_), repr(value)):
         found = literal(text)
         assert (found, repr(found)) == (value, repr(value)), text
@@ -159,7 +159,7 @@ _PIECES = st.sampled_from(
 
 @settings(max_examples=500, derandomize=True)
 @given(st.text(max_size=40) | st.lists(_PIECES, max_size=24).map("".join))
-def test_any_text_is_read_or_is_no_call(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     json.dumps(literal(text), allow_nan=False)
     with suppress(NoCall):
         json.dumps(read(text), allow_nan=False)
@@ -174,14 +174,14 @@ STARTS = ["", '"', "[", '{"a": ', '{"a": [', '{a:<|"|>']
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS, ids=repr)
-def test_a_long_text_is_read_or_refused_soon(unit: str) -> None:
+def test_a_long_text_is_read_or_refused_quickly(unit: str) -> None:
     """C7."""
     for start in STARTS:
         with over_soon():
             literal(start + unit * ((1 << 17) // len(unit)))
 
 
-def test_many_undeclared_keys_are_read_soon() -> None:
+def test_many_undeclared_keys_are_read_quickly() -> None:
     """C7."""
     schema = compile_schema({"type": "object", "properties": {"a": {"type": "string"}}})
     text = "{" + "".join(f'"k{number}": 1, ' for number in range(1 << 16)) + "}"
@@ -189,21 +189,21 @@ def test_many_undeclared_keys_are_read_soon() -> None:
         read(text, schema)
 
 
-def test_many_items_without_the_brackets_of_their_list_are_read_soon() -> None:
+def test_many_items_without_array_brackets_are_read_quickly() -> None:
     """C7."""
     schema = compile_schema({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object"}}}})
     with over_soon():
         assert len(read('{"a": {}' + ", {}" * (1 << 18) + "}", schema)["a"]) == (1 << 18) + 1
 
 
-def test_c9_what_only_python_escapes_stays_as_it_is_in_the_quotation_marks_of_json() -> None:
+def test_c9_escapes_that_only_python_knows_stay_text_in_json_strings() -> None:
     for text in ("\\033[1m", "\\0", "\\app", "\\vendor", "\\xadmin", "\\Users", "a \\\n b"):
         assert read(f'{{"a": "{text}",}}') == {"a": text}
     assert literal("{'a': '\\033[1m', 'b': \"\\x41\"}") == {"a": "\033[1m", "b": "A"}
 
 
 def compiled(schema: Any) -> Schema:
-    """A parameter's schema."""
+    """Return the schema of one parameter."""
     root: dict[str, Any] = {"$defs": {"count": {"type": "integer"}}}
     return or_anything(compile_schema({**root, "properties": {"value": schema}}).properties["value"])
 
@@ -251,17 +251,17 @@ TYPED: list[tuple[Any, str, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "text", "value"), TYPED)
-def test_a_raw_text_becomes_a_value_only_by_an_exact_literal_of_an_allowed_type(
+def test_raw_text_becomes_a_value_only_if_it_is_an_exact_literal_of_an_allowed_type(
     schema: Any, text: str, value: Any
 ) -> None:
-    """F24, C3: by the schema, string-safe."""
+    """F24, C3: if the schema allows a string, the text stays."""
     found = typed(compiled(schema), text)
     assert (found, type_of(found)) == (value, type_of(value))
 
 
 @pytest.mark.parametrize("open_part", [{}, True, {"pattern": "^1"}, {"$ref": "https://example.com/schema"}])
-def test_an_alternative_that_allows_anything_allows_the_text_as_it_stands(open_part: Any) -> None:
-    """C3: never repaired where the schema allows the value as it stands."""
+def test_raw_text_stays_if_one_alternative_allows_anything(open_part: Any) -> None:
+    """C3: a value that the schema allows is never repaired."""
     assert typed(compiled({"anyOf": [open_part, {"type": "integer"}]}), "10") == "10"
 
 
@@ -273,14 +273,14 @@ def test_a_typed_number_can_be_written_as_json(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["integer", "number"])
-def test_the_digits_of_a_huge_number_are_kept(kind: str) -> None:
-    """C3: only exact literals; a float in the place of thirty digits is another number."""
+def test_all_digits_of_a_huge_number_are_kept(kind: str) -> None:
+    """C3: only exact literals are converted; a float would change the number."""
     text = "123456789012345678901234567890"
     assert json.dumps(typed(compiled({"type": kind}), text)).strip('"') == text
 
 
-def test_a_type_that_the_notation_itself_gives_decides() -> None:
-    """What it calls a string is one; else the text is a literal, or stays a text."""
+def test_a_type_in_the_notation_takes_precedence_over_the_schema() -> None:
+    """A value that the notation marks as a string stays a string."""
     integer, text = compiled({"type": "integer"}), compiled({"type": "string"})
     assert (typed(integer, "1", "string"), typed(text, "1", "number"), typed(text, "x", "number")) == ("1", 1, "x")
     assert (typed(text, "{'x': None}", "object"), typed(text, "null", "null")) == ({"x": None}, None)

@@ -1,4 +1,4 @@
-"""Random texts and random calls: the cuts never matter, and calls come back as they were meant (C3)."""
+"""Random texts and random calls: the cuts never matter, and calls are read as written (C3)."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ WEAK = call_json("bash", command="ls")
 STRONG = f"<tool_call>\n{call_json('bash', command='pwd')}\n</tool_call>"
 INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
 
-# Texts of which a parser once made something else at another cut, or nothing for ever.
+# Texts that a parser once read differently at another cut, or read endlessly.
 ODD = {
     "no value in Python's arguments": "[bash(command=)]",
     "no value before a comma": "[bash(command=, timeout=5)]",
     "no argument at all before a comma": "TOOL_CALLS(,",
     "a fence in what is quoted": '"<tool_call>```<```\n<function=now></tool_call>',
     "a name in what is quoted": '"<｜DSMLm>h(</s>',
-    "a name behind a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
+    "a name after a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
     "JSON that was asked for": "{x<|end|>",
     "JSON that was asked for, on lines": "a\n{x\n<|im_end|>",
-    "a wrapper behind a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
+    "a wrapper after a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
     "half a character": f"{WEAK}\n\ud83d",
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("json_reply", [False, True])
-def test_odd_texts_are_read_to_their_end_and_the_same_at_every_cut(name: str, json_reply: bool) -> None:
+def test_odd_texts_are_read_completely_and_equally_at_every_cut(name: str, json_reply: bool) -> None:
     with time_limit(10):
         whole = scan([ODD[name]], new_scanner(json_reply=json_reply))
         for cut in all_cuts(ODD[name]):
@@ -49,7 +49,7 @@ def test_odd_texts_are_read_to_their_end_and_the_same_at_every_cut(name: str, js
 
 @contextmanager
 def time_limit(seconds: int) -> Iterator[None]:
-    """A parser that never ends must not take the other tests with it."""
+    """Fail instead of blocking all other tests if a parser never ends."""
 
     def over(number: int, frame: object) -> None:
         raise TimeoutError("it never ends")
@@ -91,7 +91,7 @@ _MORE = [
 ]
 
 
-# Markers of all families, and what may stand between them.
+# Markers of all families, and text between them.
 _WORDS = [
     *("bash", "now", "nope", "command", "ls", "typed", "1", "True", "null", "-1.5", "x", "TOOL", "call:bash{"),
     *("(", ")", "=", "'", "{", "}", "[", "]", ",", ":", ";", '"', "<", "</", ">", ">>>", "|", "\\", "`", "```json\n"),
@@ -119,10 +119,10 @@ _ANY = st.sampled_from(
 @pytest.mark.slow
 @settings(max_examples=400, derandomize=True)
 @given(st.lists(_ANY, max_size=16), st.booleans(), st.booleans(), st.booleans())
-def test_any_mixture_of_markers_gives_equal_pieces_at_every_cut(
+def test_random_markers_are_read_equally_at_every_cut(
     parts: list[str], stopped: bool, json_reply: bool, raw_text: bool
 ) -> None:
-    """Of all families, whole, byte by byte and marker by marker."""
+    """Markers of all families are mixed, and fed whole, by character and by marker."""
     text = "".join(parts)
     with time_limit(10):
         whole, *others = (
@@ -162,11 +162,11 @@ def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | N
 @pytest.mark.parametrize("form", FORMS)
 @settings(max_examples=12, derandomize=True, suppress_health_check=QUIET)
 @given(request_=requests(), dress=st.sampled_from(sorted(DRESSES)), rng=st.randoms(use_true_random=False))
-def test_random_calls_come_back_as_meant(form: str, request_: Request, dress: str, rng: random.Random) -> None:
-    """Names, values and order, at any cut."""
+def test_random_calls_are_read_as_written(form: str, request_: Request, dress: str, rng: random.Random) -> None:
+    """Names, values and order are equal at a random cut."""
     assume(all(arguments for _, arguments in request_.calls))
     text = DRESSES[dress]("\n".join(FORMS[form](name, arguments) for name, arguments in request_.calls))
-    assume(form != "Python's marks" or "\\x" not in text)  # that is an escape in Python only
+    assume(form != "Python's marks" or "\\x" not in text)  # only Python reads this as an escape
     found = scan(random_cut(text, rng), new_scanner(request_.tools))
     assert [comparable(*call) for call in found.parsed] == [comparable(*call) for call in request_.calls]
     assert found.text.strip() == ""

@@ -1,4 +1,4 @@
-"""Calls in the model's reasoning: recovered only if the reply is nothing else (F70, F71)."""
+"""Calls in reasoning are recovered only if the reply contains nothing else (F70, F71)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KIMI = (
 
 
 def thinks(text: str, key: str = "reasoning") -> Chunk:
-    """A chunk of reasoning."""
+    """Return a chunk of reasoning."""
     return chunk(delta(0, None, **{key: text}))
 
 
@@ -47,13 +47,13 @@ def thinks(text: str, key: str = "reasoning") -> Chunk:
         [thinks(THOUGHT.replace("command", "cmd")), ends()],
     ],
 )
-def test_all_else_in_reasoning_is_only_thought(reply: list[Chunk]) -> None:
+def test_any_other_call_in_reasoning_stays_reasoning(reply: list[Chunk]) -> None:
     seen = only(run(reply))
     assert seen.calls == []
     assert seen.finish in ("stop", "length", "content_filter")
 
 
-def test_kimis_ids_stay_unless_the_conversation_knows_them() -> None:
+def test_kimis_ids_are_kept_unless_the_conversation_contains_them() -> None:
     """F8, C5."""
     assert only(run([says(KIMI), ends()])).ids == ["functions.bash:4"]
     (known,) = only(run([says(KIMI), ends()], new_engine(ids=frozenset(("functions.bash:4",))))).ids
@@ -70,7 +70,7 @@ def test_kimis_ids_stay_unless_the_conversation_knows_them() -> None:
         ("Hello, see <|im_end|>", []),
     ],
 )
-def test_each_token_that_is_dropped_is_told(text: str, ids: list[str]) -> None:
+def test_every_dropped_token_is_recorded(text: str, ids: list[str]) -> None:
     """C6, F18."""
     engine = new_engine()
     run([says(text), ends()], engine)
@@ -78,8 +78,8 @@ def test_each_token_that_is_dropped_is_told(text: str, ids: list[str]) -> None:
 
 
 @pytest.mark.parametrize("opener", ["<‖DSML", "<tool_call:", "I look. <|DSML"])
-def test_a_thought_that_ends_with_the_beginning_of_a_tag_is_read_once(opener: str) -> None:
-    """C7: its first byte begins what ends the thought, too."""
+def test_reasoning_that_ends_with_an_incomplete_tag_is_read_once(opener: str) -> None:
+    """C7: the tag's first character also begins the closing marker of reasoning."""
     for cut in ([opener], [*opener]):
         scanner = new_scanner(thoughts=Thoughts(begun="<think>"))
         with over_soon(3.0):

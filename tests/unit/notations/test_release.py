@@ -1,4 +1,4 @@
-"""What is held, what is released when, what is noted, and the limits, at every cut (C2, C6, C7)."""
+"""What is held, when it is released, what is recorded, and the limits, at every cut (C2, C6, C7)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STRONG = HERMES.replace("ls", "pwd")
 UNKNOWN = f"<tool_call>\n{call_json('nope', x='y')}\n</tool_call>"
 
 
-def test_a_strong_call_is_committed_the_moment_it_closes() -> None:
+def test_a_call_with_strong_evidence_is_committed_when_it_closes() -> None:
     """C2."""
     scanner = new_scanner()
     assert "".join(piece.text for piece in scanner.feed(f"I do:\n{STRONG[:-1]}")) == "I do:\n"
@@ -42,7 +42,7 @@ def test_a_strong_call_is_committed_the_moment_it_closes() -> None:
     assert found.calls and found.text == STRONG
 
 
-def test_a_weak_call_is_committed_at_the_end_alone() -> None:
+def test_a_call_with_weak_evidence_is_committed_only_at_the_end() -> None:
     """C2."""
     scanner = new_scanner()
     assert scanner.feed(WEAK) == []
@@ -61,8 +61,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
-    """C6: the same at every cut."""
+def test_a_refused_call_is_recorded_with_its_reason(name: str) -> None:
+    """C6: the record does not depend on the cuts."""
     text, rejection = REFUSED[name]
     for cut in all_cuts(text):
         scanner = new_scanner(results=(STRONG,))
@@ -70,7 +70,7 @@ def test_what_was_no_call_is_noted_with_the_reason(name: str) -> None:
         assert rejection in [note.rejection for note in scanner.refused if text[note.start] == "<"]
 
 
-# Prose that mentions markers: nothing in it names an offered tool in a call's own form.
+# Prose that mentions markers but contains no call of an offered tool.
 MENTIONS = [
     "Models write <tool_call> and then JSON, or <tools>, or <function=NAME>; " * 20,
     "The wrapper is <tool_call>\n\n\nand so on. " * 20,
@@ -93,15 +93,15 @@ MENTIONS = [
 
 
 @pytest.mark.parametrize("text", MENTIONS, ids=lambda text: repr(text[:24]))
-def test_in_prose_that_mentions_markers_little_waits(text: str) -> None:
-    """C2, F68: at most 256 characters at any step; a marker and its blanks come on top."""
+def test_prose_that_mentions_markers_is_hardly_held(text: str) -> None:
+    """C2, F68: at most 256 characters wait, apart from a marker and its whitespace."""
     scanner = new_scanner()
-    let_go = 0
+    released = 0
     for at, each in enumerate(text, 1):
         for found in scanner.feed(each):
             assert not found.calls
-            let_go += len(found.text)
-        assert at - let_go <= 256 + 64
+            released += len(found.text)
+        assert at - released <= 256 + 64
     assert scan(list(text)).text == text
 
 
@@ -120,8 +120,8 @@ FINDING = offered(function("find", {"pattern": {"type": "string"}}))
 QUOTED = "<tool_call>" + call_json("find", pattern="a b") + "</tool_call>"
 
 
-def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long() -> None:
-    """C2: it is whole, and what is open before it may be a stray mark."""
+def test_a_complete_call_in_an_open_quotation_is_a_call_after_a_timeout() -> None:
+    """C2: the quotation mark before the call may be a stray mark."""
     scanner = new_scanner(FINDING)
     scanner.feed(f'Is it "so: {QUOTED} ')
     pieces = scanner.release()
@@ -130,7 +130,7 @@ def test_what_waits_for_the_end_of_a_quotation_is_a_call_when_it_waited_too_long
 
 
 @pytest.mark.parametrize("results", [(f"It says: {QUOTED}",), ()])
-def test_the_engine_looks_into_results_once_for_all_its_choices(results: tuple[str, ...]) -> None:
+def test_results_are_searched_once_for_all_choices(results: tuple[str, ...]) -> None:
     engine = new_engine(FINDING, sources=results)
     seen = view(run([says(QUOTED), says(QUOTED, choice=1), ends(), ends(choice=1)], engine))
     for choice in (0, 1):
@@ -139,7 +139,7 @@ def test_the_engine_looks_into_results_once_for_all_its_choices(results: tuple[s
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_text_between_calls_stands_between_them(family: str) -> None:
+def test_text_between_calls_keeps_its_position(family: str) -> None:
     text, calls = reply(family, "bxr")
     for cut in all_cuts(text):
         seen = [given[2] if kind != "prose" else given for kind, given in scan(cut).pieces]  # type: ignore[index]
@@ -148,7 +148,7 @@ def test_text_between_calls_stands_between_them(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_waited_too_long_is_no_call_whatever_follows(family: str) -> None:
+def test_a_call_that_was_released_is_never_completed_later(family: str) -> None:
     """C7."""
     begins, body, between, closes = FAMILIES[family]
     text = begins + between.join((body("nope", {"path": "word " * 9}), body(*GIVEN["b"]), body(*GIVEN["r"]))) + closes
@@ -163,7 +163,7 @@ def test_what_waited_too_long_is_no_call_whatever_follows(family: str) -> None:
 @pytest.mark.parametrize(
     "start", ['{"answer": ', '{"action": "stop"', '{"tool_call": "x"', "bash is ", "bash(1", "bash{ "]
 )
-def test_what_can_be_no_call_any_more_is_let_go(start: str) -> None:
+def test_text_that_can_no_longer_become_a_call_is_released(start: str) -> None:
     """C2."""
     scanner = new_scanner(whole_reply_forms.TOOLS)
     pieces = [piece for each in start + "y" * 200 for piece in scanner.feed(each)]
@@ -177,8 +177,8 @@ QWEN_HEAD = "<tool_call>\n<function=edit_text>\n"
 QWEN_TAIL = "\n</parameter>\n</function>\n</tool_call>"
 
 
-def test_what_is_let_go_in_the_middle_of_a_value_is_no_call() -> None:
-    """A limit of bytes, wherever in the markup it falls."""
+def test_a_call_that_is_released_within_a_value_is_not_a_call() -> None:
+    """The limit may be reached at any position in the markup."""
     text = f"{QWEN_HEAD}<parameter=path>\n<parameter=new>\n</parameter>\n</function>\n{'x' * 20}{QWEN_TAIL}\n"
     for most in range(60, len(text) - 1):
         scanner = new_scanner(EDITING, max_held=most)
@@ -188,7 +188,7 @@ def test_what_is_let_go_in_the_middle_of_a_value_is_no_call() -> None:
 
 @pytest.mark.parametrize("digits", [4_000, 4_301, 10_000])
 def test_a_number_with_many_digits_raises_nothing(digits: int) -> None:
-    """In a reply, and in a source that is looked into when another call is judged."""
+    """The number is in a reply, or in a source that is searched when another call is read."""
     text = f'[TOOL_CALLS]bash[ARGS]{{"command": "some long command here", "timeout": {"9" * digits}}}'
     reader = Reader(offered())
     assert "".join(piece.text for piece in [*reader.feed(text), *reader.finish()]) == text
@@ -209,7 +209,7 @@ XML = (
 )
 
 
-def test_a_call_that_the_assistant_made_before_may_be_made_again() -> None:
+def test_a_call_that_the_assistant_made_before_may_be_repeated() -> None:
     error = f"error: could not run {CALL}: timed out"
     reader = Reader(TOOLS, Copies(TOOLS, [error], made=[("bash", {**ARGUMENTS})]))
     pieces = [*reader.feed(CALL), *reader.finish()]
@@ -217,7 +217,7 @@ def test_a_call_that_the_assistant_made_before_may_be_made_again() -> None:
 
 
 def test_sources_are_read_once_for_all_calls_of_a_reply() -> None:
-    """C7: a source full of openers is indexed once, and a reply with many calls is read all the same."""
+    """C7: a source full of opening tags is indexed once, and a reply with many calls is still read."""
     copies = Copies(TOOLS, ["<tool_call>\n" * 8_000, XML])
     for number in range(20):
         reader = Reader(TOOLS, copies)

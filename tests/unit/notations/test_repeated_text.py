@@ -1,4 +1,4 @@
-"""Text that repeats itself: it is read the same at every cut, and the call after it is found."""
+"""Text that repeats itself is read equally at every cut, and a call after it is found."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ EVERY = tuple(dict.fromkeys([*OPENERS, *CLOSERS, *END_OF_TURN, *FRAGMENTS]))
 NOW = f"<tool_call>{call_json('now')}</tool_call>"
 BAD = '<tool_call>{"name": "now", "arguments": {"a": "b "c" d"}}</tool_call>'
 READ = f"\n{call_json('read', path='a')}"
-# How the reasoning in a text is configured.
-TOLD = {"not": None, "told": Thoughts(), "begun": Thoughts(begun="<think>"), "perhaps begun": Thoughts(unknown=True)}
+# Settings for reasoning in the text.
+SETTINGS = {"off": None, "on": Thoughts(), "begun": Thoughts(begun="<think>"), "unknown": Thoughts(unknown=True)}
 
 
 
 def found(text: str, cut: int, **options: Any) -> list[tuple[str, object]]:
-    """Return the pieces of a text that comes in such lengths; neighbouring prose is joined."""
+    """Return the pieces of a text fed in parts of `cut` characters, with adjacent prose joined."""
     reader = new_scanner(TOOLS, **options)
     pieces = [piece for at in range(0, len(text), cut) for piece in reader.feed(text[at : at + cut])]
     joined: list[tuple[str, object]] = []
@@ -49,7 +49,7 @@ def assert_the_same(text: str, *cuts: int, **options: Any) -> None:
 
 @pytest.mark.slow
 @each_case("fragment", EVERY, ids=repr)
-def test_each_fragment_again_and_again_and_then_a_call(fragment: str) -> None:
+def test_a_repeated_fragment_and_a_call_are_read_equally_at_every_cut(fragment: str) -> None:
     run = fragment * (600 // len(fragment))
     assert_the_same(run + NOW, 64)
     assert_the_same(f"{run}x{run[:-1]}{READ}", 130)
@@ -58,7 +58,7 @@ def test_each_fragment_again_and_again_and_then_a_call(fragment: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("frame", FRAMES)
 @each_case("seed", range(8))
-def test_fragments_in_turn_with_one_that_breaks_the_row(frame: str, seed: int) -> None:
+def test_alternating_fragments_with_one_interruption_are_read_equally(frame: str, seed: int) -> None:
     rng = random.Random(f"{frame} {seed}")
     parts = rng.choices(EVERY, k=rng.randint(1, 4))
     row = "".join(islice(cycle(parts), 40))
@@ -73,24 +73,24 @@ MARKS = (
 )
 
 
-@pytest.mark.parametrize("told", TOLD)
+@pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_rows_between_marks_of_reasoning_and_broken_calls(told: str, watched: bool, seed: int) -> None:
-    """What a mark means, and whether a broken call waits, depends on the text before the row."""
-    rng = random.Random(f"{told} {seed}")
+def test_repetitions_between_markers_and_broken_calls_are_read_equally(setting: str, watched: bool, seed: int) -> None:
+    """The text before the repetition decides what a marker means and whether a broken call waits."""
+    rng = random.Random(f"{setting} {seed}")
     text = ""
     for _ in range(3):
         row = "".join(rng.choices(MARKS, k=rng.randint(1, 3)))
         text += row * (rng.choice((1, 300)) // len(row) + 1) + rng.choice((*MARKS, NOW))
-    assert_the_same(text, rng.choice((20, 64, 150)), thoughts=TOLD[told], watch_broken=watched)
+    assert_the_same(text, rng.choice((20, 64, 150)), thoughts=SETTINGS[setting], watch_broken=watched)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", ["a", " ", '"', "`", "\n", "é", "“"])
 @each_case("fragment", ['{"a": """', "TOOL_CALLS ", "Action:", "<|im_end|> ", "<|im_end|>", '<function=x>"'], ids=repr)
-def test_the_text_before_the_first_is_no_part_of_it(before: str, fragment: str) -> None:
-    """The first object may follow no quotation mark where the others do."""
+def test_the_text_before_the_first_repetition_is_read_separately(before: str, fragment: str) -> None:
+    """The first object may not follow a quotation mark, while the others do."""
     for others in range(4):
         head = '{"a": 1}, 0' * others
         assert_the_same(f"I see. {head}{before}{fragment * 60}<b>", 60, 200)
@@ -105,13 +105,13 @@ NUMBERED = (
 
 @pytest.mark.slow
 @each_case("piece", NUMBERED, ids=repr)
-def test_pieces_that_differ_by_a_number(piece: str) -> None:
+def test_repetitions_that_differ_by_a_number_are_read_equally(piece: str) -> None:
     text = "".join(piece.replace("#", str(number)) for number in range(40)) + NOW
     rng = random.Random(piece)
     assert_the_same(text, 1, 7, 64, rng.randint(2, 9), rng.randint(10, 99), rng.randint(100, 400))
 
 
-def test_what_was_released_is_no_part_of_what_follows() -> None:
+def test_released_text_does_not_join_the_text_that_follows() -> None:
     row = "<tool_call>" * 40
     assert_the_same(f"{row}{NOW}{row}{NOW}{row}", 64)
     reader = new_scanner(TOOLS)
@@ -122,7 +122,7 @@ def test_what_was_released_is_no_part_of_what_follows() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])
-def test_what_is_refused_is_counted_as_often_as_it_occurs(count: int) -> None:
+def test_every_refused_call_is_counted(count: int) -> None:
     reader = new_scanner(TOOLS)
     reader.feed(f"<tool_call>{call_json('nope')}</tool_call>\n" * count)
     reader.finish()

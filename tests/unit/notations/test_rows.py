@@ -1,10 +1,10 @@
-"""Texts and arguments with what is read of them, whole and in pieces: one row each in `rows/*.jsonl`.
+"""Texts and structured arguments, read whole and in pieces: one row each in `rows/*.jsonl`.
 
-A row that is read has `name` (the behaviour), `tools` (a set in `rows/tools.json`), `text`, and, where they are not
-empty, `calls` and `left`: the text that stays, by default nothing of a text with calls and all of any other.
-`sources` are what the conversation shows, `finish` is `stop` unless it is given, `options` are those of the reader,
-`reasoning` is what is separated from the text, `broken` a call at the end that cannot be read.
-Rows in `arguments.jsonl` are structured calls, rows in `schema_fixes.jsonl` values and what the schema makes of them.
+A text row has `name` (the behaviour), `tools` (a set in `rows/tools.json`) and `text`. If they are not empty it also
+has `calls` and `left`: the remaining text, by default nothing if there are calls, and otherwise the whole text.
+`sources` is the conversation's text, `finish` is `stop` by default, `options` are those of the reader, `reasoning` is
+the separated reasoning, and `broken` marks an unreadable call at the end.
+Rows in `arguments.jsonl` are structured calls. Rows in `schema_fixes.jsonl` are values and their fixes by the schema.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TOOLS = {
 
 
 def rows(*names: str) -> list[dict[str, Any]]:
-    """The rows of these files."""
+    """Return the rows of these files."""
     return [json.loads(line) for name in names for line in (ROWS / f"{name}.jsonl").read_text("utf-8").split("\n")[:-1]]
 
 
@@ -58,7 +58,7 @@ def reader_of(row: dict[str, Any]) -> Reader:
 
 
 def seen(pieces: list[Piece]) -> dict[str, Any]:
-    """What pieces say, as a row says it."""
+    """Return the content of the pieces in the format of a row."""
     left, reasoning, mark = "", "", None
     for piece in pieces:
         mark = piece.mark or mark
@@ -72,7 +72,7 @@ def seen(pieces: list[Piece]) -> dict[str, Any]:
 
 
 @each_case("row", TEXTS, ids=name_of)
-def test_a_text_is_read_the_same_whole_and_in_pieces(row: dict[str, Any]) -> None:
+def test_a_text_is_read_equally_whole_and_in_pieces(row: dict[str, Any]) -> None:
     text, calls = row["text"], row.get("calls", [])
     expected = {
         "calls": calls,
@@ -106,7 +106,7 @@ def test_structured_arguments_are_read_and_repaired(row: dict[str, Any]) -> None
 
 
 @each_case("row", rows("schema_fixes"), ids=name_of)
-def test_values_are_mended_by_their_schema(row: dict[str, Any]) -> None:
+def test_values_are_fixed_by_their_schema(row: dict[str, Any]) -> None:
     found, steps = apply_fixes(row["values"], compile_schema(row["schema"]), FIXES)
     assert dump(found) == dump(row["fixed"])
     assert [step.fix.id for step in steps] == row.get("fixes", [])

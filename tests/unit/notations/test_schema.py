@@ -1,4 +1,4 @@
-"""What a tool's schema allows, and which value a raw text stands for (contract C3)."""
+"""The types that a tool's schema allows (contract C3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT: dict[str, Any] = {
 
 
 def compiled(schema: Any, root: dict[str, Any]) -> Schema:
-    """A parameter's schema in a tool's, whose definitions it may refer to."""
+    """Return the schema of one parameter, which may refer to the definitions of `root`."""
     return or_anything(compile_schema({**root, "properties": {"value": schema}}).properties["value"])
 
 
@@ -28,13 +28,13 @@ def test_a_schema_allows_the_types_that_it_names(schema: Any, types: list[str]) 
     assert compiled(schema, ROOT).types == {*types}
 
 
-def test_a_reference_to_the_root_ends() -> None:
+def test_a_recursive_reference_is_compiled() -> None:
     root: dict[str, Any] = {"type": "object", "properties": {"child": {"$ref": "#"}}}
     assert compile_schema(root).properties["child"].types == {"object"}
 
 
-def test_a_hostile_schema_is_walked_only_so_far() -> None:
-    """C7: a schema of many parts costs no more than the limit."""
+def test_the_number_of_schema_parts_read_is_limited() -> None:
+    """C7: a larger schema costs no more than the limit."""
     wide: dict[str, Any] = {"anyOf": [{"type": "integer"} for _ in range(100_000)] + [{"type": "string"}]}
     assert "string" in compiled(wide, {}).types
     deep: dict[str, Any] = {"type": "integer"}

@@ -1,4 +1,4 @@
-"""Each notation in the spellings that models use, and near misses: the whole text of a reply and the calls in it."""
+"""Spellings of every notation that models use, and near misses: the text of a reply, and its calls."""
 
 from __future__ import annotations
 

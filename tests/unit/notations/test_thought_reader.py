@@ -1,4 +1,4 @@
-"""A text without anything that could begin a mark of thoughts need not be read to know that it is no thought."""
+"""Text that cannot contain a reasoning marker need not be read to know that it is not reasoning."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ WORDS = (
 
 
 @pytest.mark.parametrize("mark", [each.opener for each in REASONING_MARKERS])
-def test_each_mark_is_seen_wherever_it_stands(mark: str) -> None:
+def test_a_marker_is_detected_anywhere(mark: str) -> None:
     for before in ("", "a", "a ", "a\n", "\n"):
         assert may_begin(f"{before}{mark}b")
 
 
-def test_a_text_without_one_is_read_as_no_thought() -> None:
+def test_text_without_a_marker_is_not_reasoning() -> None:
     seen = set()
     for seed in range(200):
         rng = random.Random(seed)

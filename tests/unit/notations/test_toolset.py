@@ -1,4 +1,4 @@
-"""The offered tools: how they are read from a request, and which names mean them (F36, F40, contract C3)."""
+"""The offered tools: how they are read from a request, and which names select them (F36, F40, contract C3)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ ROWS = [*map(json.loads, Path(__file__).with_name("names.jsonl").read_text("utf-
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["written"])
-def test_a_name_means_a_tool_by_the_ladder_and_only_if_it_can_mean_no_other(row: dict[str, Any]) -> None:
-    """An exact name is never another one, two that it may mean are none, and likeness is nothing."""
+def test_a_name_selects_a_tool_only_if_it_is_unambiguous(row: dict[str, Any]) -> None:
+    """An exact name takes precedence, an ambiguous name selects no tool, and similarity does not count."""
     tools = named(*row["offered"])
     for _ in range(2):
         found = tools.resolve(row["written"])
         assert (found.name if found else None) == row["meant"]
 
 
-def test_a_short_name_means_the_one_tool_that_goes_up_under_it() -> None:
+def test_a_shortened_name_selects_its_tool() -> None:
     long = ["list " + "x" * 70, "list " + "x" * 71]
     tools = named(*long, "read file")
     for name in (*long, "read file"):
@@ -45,20 +45,20 @@ def test_a_short_name_means_the_one_tool_that_goes_up_under_it() -> None:
     assert tools.resolve(short_name("list")) is None
 
 
-def test_an_offered_name_of_any_length_is_found_and_a_long_one_that_is_not_costs_nothing() -> None:
+def test_a_long_name_is_found_only_if_it_is_offered() -> None:
     long = "x" * 5000
     assert named(long).resolve(long) is not None
     assert named("x").resolve("X" * 5000) is None
 
 
 @rows(__file__, "entry")
-def test_entries_that_are_no_function_are_skipped(entry: Any) -> None:
+def test_entries_that_are_not_functions_are_skipped(entry: Any) -> None:
     tools = read_tools([entry, function("read")])
     assert [tool.name for tool in tools] == ["read"]
 
 
 @pytest.mark.parametrize("tools", [None, {}, "x", [], 7])
-def test_a_request_without_a_list_of_tools_offers_none(tools: Any) -> None:
+def test_a_request_without_a_tools_list_offers_none(tools: Any) -> None:
     assert not read_tools(tools)
     assert list(read_tools(tools)) == []
 
@@ -75,22 +75,22 @@ NAMES = ("file_path", "content", "oldText", "old-text")
 
 
 @rows(__file__, "key,name")
-def test_a_key_is_another_spelling_of_one_name_or_of_none(key: str, name: str | None) -> None:
+def test_a_key_is_respelled_only_if_the_name_is_unambiguous(key: str, name: str | None) -> None:
     assert respelled(key, NAMES) == name
 
 
 @rows(__file__, "key,bare")
-def test_markup_that_stuck_to_a_key_goes(key: str, bare: str) -> None:
+def test_markup_around_a_key_is_removed(key: str, bare: str) -> None:
     assert without_markup(key) == bare
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "a.b", "read file", "größe", "\ud800", ""])
-def test_every_name_that_goes_up_is_one_that_servers_take(name: str) -> None:
-    """An empty one is left to the server."""
+def test_every_name_sent_upstream_is_valid_for_servers(name: str) -> None:
+    """An empty name is left to the server."""
     assert re.fullmatch(r"[A-Za-z0-9_-]{0,64}", short_name(name))
 
 
-def test_two_names_stay_two() -> None:
+def test_different_names_are_shortened_differently() -> None:
     names = ["a.b", "a b", "a/b", "x" * 65, "x" * 66, "x" * 64]
     assert len({short_name(name) for name in names}) == len(names)
     assert short_name("a.b").startswith("a_b_") and short_name("a.b") == short_name("a.b")

@@ -1,4 +1,4 @@
-"""What a schema says of a value, beside an independent judge, and that no schema does harm (contract C7)."""
+"""Violations of a schema, compared with an independent validator, and hostile schemas (contract C7)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def wrong(value: Json, schema: JsonObject) -> int:
 @pytest.mark.slow
 @settings(max_examples=150, derandomize=True)
 @given((KINDS | TOOLS).flatmap(lambda kind: st.tuples(st.just(kind), kind.values | VALUES)))
-def test_it_judges_as_the_independent_judge_does(given_: tuple[Kind, Any]) -> None:
-    """What that calls valid has no faults. What it calls invalid has some, but for `oneOf`, of which one is enough."""
+def test_it_agrees_with_an_independent_validator(given_: tuple[Kind, Any]) -> None:
+    """A valid value has no violations. An invalid one has some, except that `oneOf` accepts several matches."""
     kind, value = given_
     if validator(kind.schema).is_valid(value):
         assert wrong(value, kind.schema) == 0
@@ -38,7 +38,7 @@ def test_it_judges_as_the_independent_judge_does(given_: tuple[Kind, Any]) -> No
 
 
 @rows(__file__, "schema,right,not_right")
-def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Json]) -> None:
+def test_each_keyword_is_checked(schema: JsonObject, right: list[Json], not_right: list[Json]) -> None:
     for value in right:
         assert wrong(value, schema) == 0
         assert validator(schema).is_valid(value) or "%20" in json.dumps(schema)
@@ -47,28 +47,28 @@ def test_each_keyword(schema: JsonObject, right: list[Json], not_right: list[Jso
         assert not validator(schema).is_valid(value)
 
 
-def test_tuples_as_they_were_written_before_2020() -> None:
+def test_tuples_in_draft_7_notation_are_checked() -> None:
     schema: JsonObject = {"items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False}
     values: tuple[Json, ...] = ([], ["a"], ["a", 1], [1], ["a", "b"], ["a", 1, 1])
     for value in values:
         assert (wrong(value, schema) == 0) is Draft7Validator(schema).is_valid(value)
 
 
-def test_null_is_allowed_where_openapi_says_so() -> None:
+def test_nullable_types_of_openapi_allow_null() -> None:
     assert wrong(None, {"type": "string", "nullable": True}) == 0
     assert wrong(None, {"type": "string", "nullable": False}) == 1
 
 
 @rows(__file__, "schema")
-def test_what_is_not_understood_allows_everything(schema: JsonObject) -> None:
-    """No value is called wrong that may be right, and nothing raises."""
+def test_an_unknown_keyword_allows_everything(schema: JsonObject) -> None:
+    """A value that may be valid has no violations, and nothing raises."""
     values: tuple[Json, ...] = ("a" * 60 + "!", {"a": 1}, {"b": [1]}, [1, "x"], 1, None)
     for value in values:
         if schema.get("type") != "string" or isinstance(value, str):
             assert wrong(value, schema) == 0
 
 
-def test_values_are_equal_as_json_says() -> None:
+def test_values_are_compared_as_in_json() -> None:
     equal: list[tuple[Json, Json]] = [(1, 1.0), ([1], [1.0]), ({"a": [None]}, {"a": [None]}), ("a", "a")]
     other: list[tuple[Json, Json]] = [(True, 1), (False, 0), ([True], [1]), ({"a": 0}, {"a": False}), ("1", 1)]
     assert all(same(*pair) for pair in equal)
@@ -76,19 +76,19 @@ def test_values_are_equal_as_json_says() -> None:
 
 
 @pytest.mark.parametrize(("text", "fits"), [("1" * 10_000, True), ("-" + "1" * 10_000, True), ("1e400", False)])
-def test_digits_beyond_all_range_are_an_integer(text: str, fits: bool) -> None:
+def test_numbers_with_any_number_of_digits_are_integers(text: str, fits: bool) -> None:
     assert type_fits(read_json(text), frozenset(("integer",))) is fits
     assert type_fits(read_json(text), frozenset(("integer", "number")))
 
 
 def references(count: int) -> JsonObject:
-    """A chain of references, each to the next one."""
+    """Return a schema with a chain of references."""
     chain: JsonObject = {f"d{at}": {"$ref": f"#/$defs/d{at + 1}"} for at in range(count)}
     return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**chain, f"d{count}": {"type": "integer"}}}
 
 
 def bomb(keyword: str) -> JsonObject:
-    """Each level refers to the next one three times."""
+    """Return a schema in which each level refers to the next one three times."""
     levels: JsonObject = {"d0": {"type": "integer"}}
     for at in range(60):
         last: JsonObject = {"$ref": f"#/$defs/d{at}"}
@@ -97,7 +97,7 @@ def bomb(keyword: str) -> JsonObject:
 
 
 def tree(width: int) -> JsonObject:
-    """A value that may be one of many objects, which all may hold such a value again."""
+    """Return a schema of nested alternatives, where each alternative is an object that may contain all of them."""
     alternatives = [
         {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "required": [f"k{at}"]} for at in range(width)
     ]
@@ -196,8 +196,8 @@ def test_no_schema_takes_long_or_overflows_the_stack(name: str) -> None:
 @pytest.mark.parametrize(
     "reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "https://example.org/#/a", "/etc/passwd"]
 )
-def test_nothing_is_ever_fetched(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reference leads nowhere but into the schema."""
+def test_no_reference_is_ever_fetched(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """References are resolved only within the schema."""
 
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("it was fetched")
@@ -214,7 +214,7 @@ def test_nothing_is_ever_fetched(reference: str, monkeypatch: pytest.MonkeyPatch
     assert apply_fixes({"a": "1", "b": 2, "c": "3"}, shape, FIXES)[0] == {"a": "1", "b": 2, "c": 3}
 
 
-def test_a_schema_of_too_many_parts_allows_what_is_over_the_limit() -> None:
+def test_schema_parts_over_the_limit_allow_everything() -> None:
     shape = compile_schema({"properties": {f"k{at}": {"type": "integer"} for at in range(MANY)}})
     assert violations({"k0": "x"}, shape) == 1
     assert violations({f"k{MANY - 1}": "x"}, shape) == 0

@@ -1,4 +1,4 @@
-"""The text of a call's arguments to an object (F19 to F21, F26 to F31)."""
+"""The text of a call's arguments becomes an object (F19 to F21, F26 to F31)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.random_schemas import KEYS, VALUES
 
 
 def first(text: str, *, stopped: bool = True, lists: tuple[str, ...] = ()) -> tuple[JsonObject, list[str]] | None:
-    """The object of a text and what was odd about it; None if the text stands for no object at all."""
+    """Return the object of a text and the ids of its repaired forms, or None if it is not an object."""
     schema = compile_schema({"properties": {key: {"type": "array"} for key in lists}}) if lists else None
     found = read_arguments(text, schema, stopped=stopped)
     return (found.values, [form.id for form in found.forms]) if found else None
@@ -37,13 +37,13 @@ def test_each_form_has_an_example(form: Form) -> None:
 
 
 def unchanged(text: str) -> bool:
-    """Whether a text is taken as it stands."""
+    """Return whether a text is read without repairs."""
     found = read_arguments(text)
     return found is not None and (found.text, found.forms) == (text, ())
 
 
 def _strict(text: str) -> Any:
-    """What a strict reader takes; doubled keys and anything but an object are refused."""
+    """Parse strictly. Raises ValueError for duplicate keys and for anything but an object."""
 
     def no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len(dict(pairs)) < len(pairs):
@@ -58,14 +58,14 @@ def _strict(text: str) -> Any:
 
 @settings(max_examples=150, derandomize=True)
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), st.sampled_from((None, 2)))
-def test_any_strict_object_is_itself(values: JsonObject, indent: int | None) -> None:
+def test_any_strict_object_is_unchanged(values: JsonObject, indent: int | None) -> None:
     text = json.dumps(values, indent=indent)
     assert unchanged(text)
 
 
 @settings(max_examples=150, derandomize=True)
 @given(st.text(alphabet="{}[]\"':,\\ ab1\n<>/|“”jsontrue.-eN", max_size=40), st.booleans())
-def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: bool) -> None:
+def test_the_result_is_strict_json_for_any_text(text: str, stopped: bool) -> None:
     found = read_arguments(text, stopped=stopped)
     if found is not None:
         assert _strict(found.text) == found.values
@@ -73,20 +73,20 @@ def test_whatever_the_text_what_comes_of_it_is_strict_json(text: str, stopped: b
 
 
 def test_infinity_is_never_written() -> None:
-    """JSON has no word for a number beyond all range."""
+    """JSON cannot represent a number out of range."""
     found = read_arguments('{"a": 1e400, "b": "c" d",}', compile_schema({"properties": {"a": {}, "b": {}}}))
     assert found is None or "nfinity" not in found.text
 
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 10, 400, 900, 5000])
-def test_what_is_nested_too_deep_to_be_written_again_is_no_arguments(levels: int) -> None:
+def test_deeply_nested_values_are_not_arguments(levels: int) -> None:
     """C7."""
     for opener, closer in (("[", "]"), ('{"a":', "}")):
         assert first('{"a": ' + opener * levels + "1" + closer * levels + "}") is None
     assert first('{"a": ' + "[" * (MAX_DEPTH - 2) + "]" * (MAX_DEPTH - 2) + "}") is not None
 
 
-def test_objects_behind_each_other_are_told_apart() -> None:
+def test_consecutive_objects_are_separated() -> None:
     assert objects_in('{"a": "}{"}\n{"b": 1}{"c') == ['{"a": "}{"}', '{"b": 1}', '{"c']
     assert objects_in('{"a": 1} and') == ['{"a": 1} and']
     assert objects_in("x") == ["x"]

@@ -1,4 +1,4 @@
-"""No text takes long, whatever a model writes (C7)."""
+"""No text of a model takes long to read (C7)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNITS = ('"', '", ', '", "path": ', '", "x": ', '"}', '"}]', '"}, {"old": ', '" 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
-def test_strings_with_marks_of_their_own(unit: str) -> None:
+def test_strings_with_unescaped_quotation_marks_are_read_quickly(unit: str) -> None:
     for head in ('{"path": "p", "content": "', '{"path": "p", "edits": [{"old": "', '{"path": '):
         for tail in ('"}', '"}]}', ""):
             with over_soon():
@@ -44,15 +44,15 @@ def test_strings_with_marks_of_their_own(unit: str) -> None:
 
 
 @pytest.mark.parametrize("unit", ['" /*', '" //', 'printf("a" /* b); ', 'glob "src/" /**.js '])
-def test_a_comment_that_never_ends(unit: str) -> None:
+def test_unclosed_comments_are_read_quickly(unit: str) -> None:
     text = '<tool_call>{"name": "bash", "arguments": {"command": "' + unit * (100_000 // len(unit)) + '"}}</tool_call>'
     with over_soon():
         scan([text], new_scanner(offered()))
 
 
 @pytest.mark.parametrize("name", [name for name in WRAPPERS if name not in ("Mistral", "Mistral, before", "Llama")])
-def test_many_calls_that_never_end_cost_no_more_than_their_length(name: str) -> None:
-    """Only a few times in a reply what was read is read again."""
+def test_many_unclosed_calls_are_read_in_linear_time(name: str) -> None:
+    """Text of a reply is read again only a few times."""
     text = WRAPPERS[name]("write", '{"path": "a", "content": "say "hi" ')
     one = text[: text.index('"hi" ') + 5]
     assert not scan([one * 2000], new_scanner(TOOLS)).calls
@@ -62,7 +62,7 @@ SCHEMA = compile_schema({"type": "object", "properties": {"a": {"type": "string"
 HOSTILE = {
     "tokens": '{"a": 1}' + "<|a|>" * 2000 + "!",
     "tags": '{"a": 1}' + " <a>" * 50_000 + "!",
-    "blanks": '{"a": 1}' + " " * 500_000 + "!",
+    "whitespace": '{"a": 1}' + " " * 500_000 + "!",
     "repetitions": "{}" * 300_000,
     "nearly repetitions": '{"a": 1}' * 100_000 + '{"b"',
     "openers": '{"a":' * 100_000,
@@ -74,7 +74,7 @@ HOSTILE = {
     "marks and commas": '{"a": "' + '", ' * 100_000 + '"}',
     "marks and brackets": '{"a": "' + '"}]' * 100_000,
     "marks and keys": '{"a": "' + '", "b": "' * 50_000 + '"}',
-    "marks and blanks": '{"a": "' + ('"' + " " * 1000) * 1000 + '"}',
+    "marks and whitespace": '{"a": "' + ('"' + " " * 1000) * 1000 + '"}',
     "three marks": '{"a": """' + '""' * 100_000 + '"}',
     "encoded again and again": json.dumps(json.dumps(json.dumps(json.dumps('{"a": 1}')))),
     "2 MB": '{"a": "' + "x\n" * 1_000_000 + '"}</tool_call>',
@@ -87,14 +87,14 @@ HOSTILE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_text_takes_long(name: str) -> None:
-    """C7: whatever a model writes."""
+    """C7: for any text of a model."""
     with over_soon():
         found = read_arguments(HOSTILE[name], SCHEMA)
     assert found is None or isinstance(found.values, dict)
 
 
 @pytest.mark.parametrize("unit", ['{\\"]`', '{0//"', '.."', '\\"x\\", ', "/*"])
-def test_a_hostile_text_of_64_000_characters_is_over_soon(unit: str) -> None:
+def test_a_hostile_text_of_64_000_characters_is_refused_quickly(unit: str) -> None:
     """C7."""
     with over_soon():
         assert read_arguments("{" + unit * (64_000 // len(unit)) + "}", SCHEMA) is None

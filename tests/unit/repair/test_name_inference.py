@@ -1,4 +1,4 @@
-"""Which tool a call without a name can mean (F37)."""
+"""The tool of a call without a name, inferred from its arguments (F37)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def named(keys: list[str], tools: ToolSet, *, by_table: bool = False) -> str | N
 
 
 def tools(**parameters: str) -> ToolSet:
-    """Tools by name, each with its parameters; those with a `!` are required."""
+    """Return tools by name with their parameters, where `!` marks a required one."""
     return offered(
         *(
             function(name, {key.strip("!"): TEXT for key in keys.split()}, *[k[:-1] for k in keys.split() if "!" in k])
@@ -26,7 +26,7 @@ def tools(**parameters: str) -> ToolSet:
     )
 
 
-def test_the_only_tool_that_accepts_the_keys() -> None:
+def test_the_only_tool_that_accepts_the_keys_is_inferred() -> None:
     offered_ = tools(write="path! content!", read="path! limit", list="folder")
     assert named(["path", "content"], offered_) == "write"
     assert named(["path"], offered_) == "read"
@@ -37,21 +37,21 @@ def test_the_only_tool_that_accepts_the_keys() -> None:
     "keys",
     [
         [],
-        ["content"],  # what is required is missing
-        ["path", "content", "more"],  # no tool has it
-        ["Path", "content"],  # likeness is nothing
+        ["content"],  # a required key is missing
+        ["path", "content", "more"],  # no tool accepts all keys
+        ["Path", "content"],  # similar keys do not count
     ],
 )
-def test_none_where_no_tool_accepts_them_all(keys: list[str]) -> None:
+def test_no_tool_is_inferred_if_none_accepts_all_keys(keys: list[str]) -> None:
     assert named(keys, tools(write="path! content!", read="path! limit")) is None
 
 
-def test_none_where_two_tools_accept_them() -> None:
+def test_no_tool_is_inferred_if_two_accept_the_keys() -> None:
     assert named(["path"], tools(read="path!", list="path!")) is None
     assert named([], tools(now="")) is None
 
 
-def test_the_table_decides_only_over_tools_that_have_every_key() -> None:
+def test_the_table_decides_only_between_tools_with_every_key() -> None:
     offered_ = tools(bash="command", other="command cwd", third="command cwd")
     assert named(["command", "cwd"], offered_, by_table=True) is None
     assert named(["command"], offered_, by_table=True) == "bash"
@@ -62,5 +62,5 @@ def test_the_table_finds_the_offered_spelling() -> None:
     assert named(["todos"], tools(TodoWrite="todos", todo_read="todos"), by_table=True) == "TodoWrite"
 
 
-def test_the_schemas_come_before_the_table() -> None:
+def test_schemas_take_precedence_over_the_table() -> None:
     assert named(["query"], tools(find="query!", websearch="query! site!"), by_table=True) == "find"

@@ -1,4 +1,4 @@
-"""A call as it must have been meant: ladder, rules and fixes together, and what becomes of it in a stream."""
+"""Whole calls, repaired by name matching, rules and fixes together, and their results in a stream."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SCHEMA: JsonObject = {
 
 
 def ids(text: str, schema: JsonObject = SCHEMA, *, stopped: bool = True) -> tuple[str, list[str]] | None:
-    """The arguments that come of a text, and the ids of the repairs."""
+    """Return the repaired arguments of a text and the ids of the repairs."""
     found = repaired(schema, text, stopped=stopped)
     return (found.arguments, [fix.id for fix in found.fixes]) if found else None
 
 
-def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
+def test_a_reading_by_the_schema_counts_only_if_the_schema_accepts_it() -> None:
     text = '{"label": "a "3" b"}'
     schema: JsonObject = {"type": "object", "properties": {"label": {"type": "string"}}}
     assert ids(text, schema) == ('{"label": "a \\"3\\" b"}', ["inner_quotes"])
@@ -50,7 +50,7 @@ def test_what_is_read_by_the_schema_counts_only_if_the_schema_accepts_it() -> No
     assert Repairer(offered(), Policy()).repair("other", text, stopped=True) is None
 
 
-def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
+def test_a_built_in_rule_never_changes_what_the_schema_accepts() -> None:
     rule = ToolRule("default", "tool", ("path",), "missing_or_empty", "set_default", default=("x",))
     for text, arguments in (('{"path": ""}', '{"path": ""}'), ("{}", '{"path": "x"}')):
         found = repaired(SCHEMA, text, policy=Policy(fallback_rules=(rule,)))
@@ -59,7 +59,7 @@ def test_a_built_in_rule_never_touches_what_the_schema_accepts() -> None:
 
 
 def streamed(tools: ToolSet, cut: list[str], *, finish: str = "tool_calls") -> tuple[bool, list[str], str]:
-    """Whether the reply failed, what left of a streamed call's arguments, and the text that came of it."""
+    """Return whether the reply failed, the streamed arguments, and the text."""
     opened = calls(piece(0, "", name="tool", id="call_1"))
     engine = new_engine(tools)
     events = run([opened, *(calls(piece(0, part)) for part in cut), ends(finish)], engine)
@@ -86,8 +86,8 @@ OUTCOMES: dict[str, tuple[str, str | None]] = {
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
-def test_odd_values_have_one_outcome_at_every_cut(name: str) -> None:
-    """None: they cannot be read, and the call, of which something has left, ends in an error (C4)."""
+def test_odd_values_have_the_same_outcome_at_every_cut(name: str) -> None:
+    """C4: None means that the value is unreadable. The call is partly sent, so it ends in an error."""
     text, after = OUTCOMES[name]
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": SCHEMA}}])
     for cut in all_cuts(text, 4) if len(text) < 200 else ([text], [text[:20], text[20:]]):
@@ -146,7 +146,7 @@ TEXT_DAMAGES = (
 
 
 def damaged(value: Any, rng: random.Random) -> str:
-    """The text of a value with one thing wrong: a value, a key, or the text."""
+    """Return the JSON of a value with one error in a value, a key, or the text."""
     kind, path = rng.randrange(3), rng.choice(_places(value))
     new = copy.deepcopy(value)
     if kind == 0 and path:
@@ -162,8 +162,8 @@ def damaged(value: Any, rng: random.Random) -> str:
 @pytest.mark.slow
 @settings(max_examples=200, derandomize=True)
 @given(TOOLS.flatmap(lambda kind: st.tuples(st.just(kind), kind.values)), st.randoms(use_true_random=False))
-def test_a_damaged_call_gets_better_at_every_cut_alike_or_stays(given_: tuple[Kind, Any], rng: random.Random) -> None:
-    """Never worse, never twice, never a text that is no JSON; what leaves live is a prefix of what comes of it (C4)."""
+def test_repairing_a_damaged_call_is_independent_of_the_cuts(given_: tuple[Kind, Any], rng: random.Random) -> None:
+    """C4: a repair adds no violations and is idempotent, and streamed arguments equal the repaired ones."""
     kind, value = given_
     assume(validator(kind.schema).is_valid(value))
     text, shape = damaged(value, rng), compile_schema(kind.schema)
@@ -204,7 +204,7 @@ def _outcome(given_: tuple[bool, list[str], str], found: Any) -> tuple[Any, ...]
     ],
     ids=str,
 )
-def test_a_schema_that_is_none_does_no_harm(parameters: Any) -> None:
+def test_an_invalid_schema_does_no_harm(parameters: Any) -> None:
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": parameters}}])
     for text in ('{"a": "1", "b": [2]}', "{'a': 1}", "{}", '{"A": 1', "null"):
         failed, arguments, said = streamed(tools, [*text])
@@ -213,8 +213,8 @@ def test_a_schema_that_is_none_does_no_harm(parameters: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_call_of_2_mb_is_done_in_time() -> None:
-    """C7: also where something is wrong at its very end."""
+def test_a_call_of_2_mb_is_repaired_quickly() -> None:
+    """C7: this holds even for an error at its very end."""
     schema: JsonObject = {**SCHEMA, "additionalProperties": False}
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": schema}}])
     text = json.dumps({"path": "line {\n" * 300_000, "count": "1"})

@@ -1,4 +1,4 @@
-"""The rules for tools: what each condition and action does, and that a rule never does more."""
+"""Rules for tools: the effect of each condition and action, and that a rule does nothing else."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def rule(condition: Condition = "exists", action: Action = "remove_parameter", *
 
 
 def after(the_rule: ToolRule, values: JsonObject, name: str = "bash") -> JsonObject:
-    """The arguments after a rule that leaves the tool's name alone."""
-    told, changed = apply_rule(the_rule, name, values, OFFERED)
-    assert told is name
+    """Return the arguments after a rule that does not change the tool's name."""
+    new_name, changed = apply_rule(the_rule, name, values, OFFERED)
+    assert new_name is name
     return changed
 
 
@@ -122,26 +122,26 @@ def test_an_action_repairs_a_value(action: Action, text: Json, value: Json) -> N
         ("unescape_html", 1),
     ],
 )
-def test_an_action_leaves_what_it_cannot_repair(action: Action, value: Json) -> None:
+def test_an_action_leaves_a_value_that_it_cannot_repair(action: Action, value: Json) -> None:
     assert is_untouched(rule("exists", action), {"p": value})
 
 
 @pytest.mark.parametrize("action", ["parse_json_array", "parse_json_object"])
 @pytest.mark.parametrize("fallback", [[], {}, None, "none", "[1]", '{"a": 1}'])
-def test_a_fallback_stands_in_for_what_cannot_be_read(action: Action, fallback: Json) -> None:
+def test_a_fallback_replaces_an_unreadable_value(action: Action, fallback: Json) -> None:
     falling = rule("is_string", action, fallback=(fallback,))
     once = after(falling, {"p": "garbage"})
     assert once == {"p": fallback}
     assert is_untouched(falling, once)
 
 
-def test_a_default_is_set_where_the_key_stands_or_last() -> None:
+def test_a_default_is_set_at_the_keys_position_or_last() -> None:
     setting = rule("missing_or_empty", "set_default", default=(".",))
     assert list(after(setting, {"p": None, "q": 1}).items()) == [("p", "."), ("q", 1)]
     assert list(after(setting, {"q": 1}).items()) == [("q", 1), ("p", ".")]
 
 
-def test_a_default_that_is_there_already_changes_nothing() -> None:
+def test_an_existing_default_is_not_set_again() -> None:
     assert is_untouched(rule("missing_or_empty", "set_default", default=("",)), {"p": ""})
     assert is_untouched(rule("exists", "set_default", default=([1],)), {"p": [1]})
 
@@ -152,18 +152,18 @@ def test_two_calls_never_share_a_default() -> None:
     assert first == second == {"p": []} and first["p"] is not second["p"]
 
 
-def test_a_parameter_is_renamed_in_its_place_and_never_over_another() -> None:
+def test_a_renamed_parameter_keeps_its_position_and_replaces_no_other() -> None:
     renaming = rule("exists", "rename_parameter", to="q")
     assert list(after(renaming, {"o": 1, "p": 2, "r": 3}).items()) == [("o", 1), ("q", 2), ("r", 3)]
     assert is_untouched(renaming, {"p": 2, "q": None})
     assert is_untouched(renaming, {"o": 1})
 
 
-def test_a_tool_is_renamed_only_to_an_offered_one() -> None:
+def test_a_tool_is_renamed_only_to_an_offered_tool() -> None:
     values: JsonObject = {"p": 1}
     for to, name in (("write", "Write"), ("Write", "Write"), ("bash", "bash"), ("launch", "bash")):
-        told, same = apply_rule(rule("exists", "rename_tool", to=to), "bash", values, OFFERED)
-        assert (told, same is values) == (name, True)
+        new_name, same = apply_rule(rule("exists", "rename_tool", to=to), "bash", values, OFFERED)
+        assert (new_name, same is values) == (name, True)
 
 
 @pytest.mark.parametrize(
@@ -195,13 +195,13 @@ def test_a_path_reaches_into_objects_and_items() -> None:
         assert is_untouched(parsing, {"a": {"b": "yes"}, kept: "yes"})
 
 
-def test_what_is_missing_is_missing_in_each_object_that_is_there() -> None:
+def test_missing_applies_to_every_existing_object() -> None:
     setting = rule("missing", "set_default", parameter=("a", "[]", "b"), default=(1,))
     assert after(setting, {"a": [{}, {"b": 2}, "x", {"c": 3}]}) == {"a": [{"b": 1}, {"b": 2}, "x", {"c": 3, "b": 1}]}
     assert is_untouched(setting, {}) and is_untouched(setting, {"a": []}) and is_untouched(setting, {"a": None})
 
 
-def test_the_items_of_a_list_are_places_themselves() -> None:
+def test_the_items_of_a_list_can_be_addressed() -> None:
     items = ("a", "[]")
     assert after(rule("is_string", parameter=items), {"a": ["x", 1, "y"]}) == {"a": [1]}
     assert after(rule("exists", "unescape_html", parameter=items), {"a": [1, "&lt;"]}) == {"a": [1, "<"]}
@@ -214,13 +214,13 @@ def test_a_nested_key_is_renamed() -> None:
     assert after(renaming, {"a": [{"b": 1}, {"b": 2, "c": 3}]}) == {"a": [{"c": 1}, {"b": 2, "c": 3}]}
 
 
-def test_a_rule_with_too_many_places_does_nothing() -> None:
+def test_a_rule_with_too_many_matches_does_nothing() -> None:
     removing = rule(parameter=("a", "[]"))
     assert after(removing, {"a": [0] * MAX_PLACES}) == {"a": []}
     assert is_untouched(removing, {"a": [0] * (MAX_PLACES + 1)})
 
 
-def test_rules_name_their_tools_by_globs_in_any_letter_case_unless_told_otherwise() -> None:
+def test_rules_match_tools_by_globs_case_insensitively_by_default() -> None:
     rules = [rule(tool=tool) for tool in ("bash", "Bash", "mcp_*", "*", "b[a]sh", "bas")]
     named = [each.tool for each in rules_for(rules, "BASH", case_sensitive=False)]
     assert named == ["bash", "Bash", "*", "b[a]sh"]
@@ -229,13 +229,13 @@ def test_rules_name_their_tools_by_globs_in_any_letter_case_unless_told_otherwis
     assert [each.tool for each in rules_for(rules, "MCP_x", case_sensitive=True)] == ["*"]
 
 
-def test_rules_name_their_models_by_globs() -> None:
+def test_rules_match_models_by_globs() -> None:
     assert applies_to_model(rule(), "any")
     assert applies_to_model(rule(models=("Qwen/*", "b")), "Qwen/Qwen3")
     assert not applies_to_model(rule(models=("Qwen/*", "b")), "qwen/Qwen3")
 
 
-def test_the_arguments_that_rules_may_change_are_known_beforehand() -> None:
+def test_the_parameters_that_rules_may_change_are_known_in_advance() -> None:
     rules = [
         rule(),
         rule(action="rename_parameter", parameter=("q",), to="r"),
@@ -293,7 +293,7 @@ _RULES = st.builds(
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(the_rule=_RULES, values=st.dictionaries(_KEYS, _VALUES), name=st.sampled_from(["read", "bash"]))
-def test_a_rule_is_idempotent_and_never_changes_what_it_is_given(
+def test_a_rule_is_idempotent_and_does_not_change_its_input(
     the_rule: ToolRule, values: JsonObject, name: str
 ) -> None:
     assume(the_rule.action != "rename_parameter" or the_rule.parameter[-1] not in ("[]", the_rule.to))

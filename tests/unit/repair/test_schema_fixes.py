@@ -1,4 +1,4 @@
-"""What is put right in a call's values, by the tool's own schema (F7, F15, F22 to F24, F33 to F35)."""
+"""Fixes of a call's values by the tool's schema (F7, F15, F22 to F24, F33 to F35)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from proxy.repair.schema_fixes import FIXES, Fix, apply_fixes
 from tests.support.random_schemas import KINDS, TEXTS, VALUES, Kind
 
 
-def mended(schema: JsonObject, value: Json, fixes: tuple[Fix, ...] = FIXES) -> tuple[Json, list[str]]:
-    """The value after all fixes, and the ids of those that did something."""
+def fixed(schema: JsonObject, value: Json, fixes: tuple[Fix, ...] = FIXES) -> tuple[Json, list[str]]:
+    """Return the value after all fixes, and the ids of the fixes that changed it."""
     found, steps = apply_fixes(value, compile_schema(schema), fixes)
     return found, [step.fix.id for step in steps]
 
 
 def members(**properties: Json) -> JsonObject:
-    """A closed object with these members."""
+    """Return the schema of an object with only these members."""
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
@@ -34,20 +34,20 @@ INTEGER: JsonObject = {"type": "integer"}
 
 
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
-def test_each_fix_does_what_its_example_says(fix: Fix) -> None:
+def test_a_fix_does_what_its_example_says(fix: Fix) -> None:
     schema, before, after = REPAIRS["fixes"][fix.id]
     shape = compile_schema(schema)
     assert violations(before, shape) > 0
     assert fix.apply(before, shape, Validator()) == after
-    assert mended(schema, before, (fix,)) == (after, [fix.id])
+    assert fixed(schema, before, (fix,)) == (after, [fix.id])
     assert violations(after, shape) == 0
-    assert mended(schema, before, tuple(other for other in FIXES if other is not fix))[0] != after
+    assert fixed(schema, before, tuple(other for other in FIXES if other is not fix))[0] != after
 
 
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
 @settings(max_examples=30, derandomize=True)
 @given(kind=KINDS, value=VALUES)
-def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -> None:
+def test_each_fix_is_pure_and_idempotent(fix: Fix, kind: Kind, value: Json) -> None:
     shape, before = compile_schema(kind.schema), deepcopy(value)
     once, _ = apply_fixes(value, shape, (fix,))
     assert value == before
@@ -58,8 +58,8 @@ def test_each_fix_is_pure_and_twice_is_once(fix: Fix, kind: Kind, value: Json) -
 
 @settings(max_examples=100, derandomize=True)
 @given(KINDS.flatmap(lambda kind: st.tuples(st.just(kind), kind.values)))
-def test_what_the_schema_accepts_is_the_very_same_object(given_: tuple[Kind, Any]) -> None:
-    """C1 and C3: a fix is never even asked."""
+def test_a_value_that_the_schema_accepts_is_the_same_object(given_: tuple[Kind, Any]) -> None:
+    """C1, C3: no fix is tried."""
     kind, value = given_
     shape = compile_schema(kind.schema)
     if not violations(value, shape):
@@ -68,7 +68,7 @@ def test_what_the_schema_accepts_is_the_very_same_object(given_: tuple[Kind, Any
 
 @settings(max_examples=100, derandomize=True)
 @given(KINDS, VALUES)
-def test_the_fixes_together_only_ever_make_it_better_and_twice_is_once(kind: Kind, value: Json) -> None:
+def test_all_fixes_together_never_add_violations_and_are_idempotent(kind: Kind, value: Json) -> None:
     shape, before = compile_schema(kind.schema), deepcopy(value)
     once, steps = apply_fixes(value, shape, FIXES)
     assert value == before
@@ -78,7 +78,7 @@ def test_the_fixes_together_only_ever_make_it_better_and_twice_is_once(kind: Kin
     assert apply_fixes(once, shape, FIXES) == (once, ())
 
 
-def test_a_step_says_where_it_was() -> None:
+def test_a_step_has_the_path_of_its_value() -> None:
     schema = members(a={"type": "array", "items": members(b=INTEGER)})
     _, (step,) = apply_fixes({"a": [{"b": 1}, {"b": "2"}]}, compile_schema(schema), FIXES)
     assert (step.path, step.before, step.after) == ("a.1.b", "2", 2)
@@ -100,7 +100,7 @@ PLAIN: JsonObject = {
 
 
 def damaged(values: dict[str, Any], damage: str) -> dict[str, Any]:
-    """The values with one thing wrong, as models do it."""
+    """Return the values with one error that models make."""
     new = dict(values)
     match damage:
         case "number":
@@ -140,4 +140,4 @@ def damaged(values: dict[str, Any], damage: str) -> dict[str, Any]:
 def test_every_damage_is_undone(values: dict[str, Any], damage: str) -> None:
     broken = damaged(values, damage)
     assert violations(broken, compile_schema(PLAIN)) > 0
-    assert mended(PLAIN, broken)[0] == values
+    assert fixed(PLAIN, broken)[0] == values

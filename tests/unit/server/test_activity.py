@@ -1,4 +1,4 @@
-"""The ring of requests in a file that several processes share, and a worker's activity, whose one thread writes it."""
+"""The ring of requests in a shared file, and a worker's activity, which one thread writes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.support.scripted import PATIENCE
 NOW = 1_795_000_000.0
 
 
-class Told:
-    """How many records were lost, as soon as it is said."""
+class LostCount:
+    """The number of lost records, which a test can wait for."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -36,7 +36,7 @@ class Told:
 
 
 class NotedRing(ActivityRing):
-    """A ring that says when something came."""
+    """A ring that reports additions."""
 
     def __init__(self, path: str) -> None:
         super().__init__(SharedFile(path).transaction)
@@ -58,15 +58,15 @@ def ring(tmp_path: Path) -> NotedRing:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def losses() -> LostCount:
+    return LostCount()
 
 
 @pytest.fixture
-def activity(ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch) -> Iterator[Activity]:
+def activity(ring: NotedRing, losses: LostCount, monkeypatch: pytest.MonkeyPatch) -> Iterator[Activity]:
     monkeypatch.setattr(activities, "TICK", 0.02)
     ring.look(time.time())
-    one = Activity(ring, told.lose, gather=0.01)
+    one = Activity(ring, losses.lose, gather=0.01)
     yield one
     one.close()
 
@@ -75,17 +75,17 @@ def names(ring: ActivityRing) -> list[object]:
     return [summary["id"] for _, summary in ring.newest()]
 
 
-def test_what_waits_at_the_end_is_written(tmp_path: Path, told: Told) -> None:
+def test_waiting_records_are_written_on_close(tmp_path: Path, losses: LostCount) -> None:
     path = str(tmp_path / "ring")
-    one = Activity(ActivityRing(SharedFile(path).transaction), told.lose)
+    one = Activity(ActivityRing(SharedFile(path).transaction), losses.lose)
     for number in range(30):
         one.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
     one.close()
     ring = ActivityRing(SharedFile(path).transaction)
-    assert names(ring) == [*range(30)] and told.lost == 0
+    assert names(ring) == [*range(30)] and losses.lost == 0
 
 
-def test_what_finds_no_room_is_lost_and_nobody_waits(activity: Activity, ring: NotedRing, told: Told) -> None:
+def test_records_above_the_queue_limit_are_lost(activity: Activity, ring: NotedRing, losses: LostCount) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def slow() -> Record:
@@ -97,13 +97,13 @@ def test_what_finds_no_room_is_lost_and_nobody_waits(activity: Activity, ring: N
     assert begun.wait(PATIENCE)
     for number in range(activities.MAX_WAITING + 7):
         activity.keep(lambda number=number: Record({"id": number}))  # type: ignore[misc]
-    assert told.lost == 7
+    assert losses.lost == 7
     go_on.set()
     ring.wait(lambda: len(names(ring)) == activities.MAX_WAITING + 1)
 
 
-def test_what_waits_is_bounded_in_bytes_until_it_is_written(
-    activity: Activity, ring: NotedRing, told: Told, monkeypatch: pytest.MonkeyPatch
+def test_waiting_records_are_limited_in_bytes_until_written(
+    activity: Activity, ring: NotedRing, losses: LostCount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(activities, "MAX_WAITING_BYTES", 100)
     begun, go_on = threading.Event(), threading.Event()
@@ -117,15 +117,15 @@ def test_what_waits_is_bounded_in_bytes_until_it_is_written(
     assert begun.wait(PATIENCE)
     activity.keep(lambda: Record({"id": "large"}), 1000)
     activity.keep(lambda: Record({"id": "lost"}), 1)
-    assert told.lost == 1
+    assert losses.lost == 1
     go_on.set()
     ring.wait(lambda: names(ring) == ["slow", "large"])
     activity.keep(lambda: Record({"id": "again"}), 1)
     ring.wait(lambda: names(ring) == ["slow", "large", "again"])
 
 
-def test_a_record_that_cannot_be_made_costs_itself_alone(
-    activity: Activity, ring: NotedRing, told: Told, logged: pytest.LogCaptureFixture
+def test_a_record_that_cannot_be_created_loses_only_itself(
+    activity: Activity, ring: NotedRing, losses: LostCount, logged: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> Record:
         raise ZeroDivisionError
@@ -133,21 +133,21 @@ def test_a_record_that_cannot_be_made_costs_itself_alone(
     activity.keep(broken)
     activity.keep(lambda: Record({"id": "a"}))
     ring.wait(lambda: names(ring) == ["a"])
-    assert told.lost == 1
+    assert losses.lost == 1
     assert "the record of a request cannot be made" in logged.text
 
 
-def test_a_file_that_cannot_be_used_is_told_once(told: Told, logged: pytest.LogCaptureFixture) -> None:
-    one = Activity(ActivityRing(SharedFile("/nowhere/ring").transaction), told.lose, gather=0.01)
+def test_an_unusable_file_is_reported_once(losses: LostCount, logged: pytest.LogCaptureFixture) -> None:
+    one = Activity(ActivityRing(SharedFile("/nowhere/ring").transaction), losses.lose, gather=0.01)
     for count in (1, 2, 3):
         one.keep(lambda: Record({}))
-        told.wait(count)
+        losses.wait(count)
     one.close()
-    assert told.lost == 3
+    assert losses.lost == 3
     assert len([line for line in logged.messages if "the live page lacks these requests" in line]) == 1
 
 
-def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(
+def test_the_thread_survives_an_unusable_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = threading.Semaphore(0)
@@ -157,7 +157,7 @@ def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(
             asked.release()
             raise Unavailable("the file cannot be used")
 
-    activity = Activity(Failing(str(tmp_path / "ring")), Told().lose)
+    activity = Activity(Failing(str(tmp_path / "ring")), LostCount().lose)
     activity.begin(lambda: {"id": "a"})
     try:
         assert all(asked.acquire(timeout=PATIENCE) for _ in range(2))
@@ -168,7 +168,7 @@ def test_the_thread_survives_that_it_cannot_be_told_whether_somebody_looks(
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Callable[[], ActivityRing]:
-    """Open the same file as another process would."""
+    """Return a function that opens the file like another process."""
     return lambda: ActivityRing(SharedFile(str(tmp_path / "ring")).transaction)
 
 
@@ -176,7 +176,7 @@ def record(name: str, **parts: bytes) -> Record:
     return Record({"id": name}, parts)
 
 
-def test_the_oldest_go_by_their_number(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_records_above_the_limit_are_removed(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activities, "MAX_REQUESTS", 3)
     for name in "abcde":
         ring.add([record(name, asked=b"x")])
@@ -184,7 +184,7 @@ def test_the_oldest_go_by_their_number(ring: ActivityRing, monkeypatch: pytest.M
     assert ring.record(2) is None
 
 
-def test_the_oldest_go_by_their_bytes(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_records_above_the_size_are_removed(ring: ActivityRing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(activities, "MAX_BYTES", 30)
     ring.add([record(name, asked=b"1234") for name in "abc"])
     assert names(ring) == ["b", "c"]
@@ -196,7 +196,7 @@ def test_the_oldest_go_by_their_bytes(ring: ActivityRing, monkeypatch: pytest.Mo
     assert names(ring) == ["d"]
 
 
-def test_totals_are_kept_by_model_up_to_so_many_and_for_ever(
+def test_totals_are_kept_forever_for_a_limited_number_of_models(
     ring: ActivityRing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(activities, "MAX_MODELS", 2)
@@ -209,14 +209,14 @@ def test_totals_are_kept_by_model_up_to_so_many_and_for_ever(
     assert verdict(ring.totals()["b"]) == "1 request, 0 rescued, 0 rejected, 0 failed"
 
 
-def test_a_page_is_open_for_a_while_after_it_asked(ring: ActivityRing) -> None:
+def test_the_page_counts_as_open_for_a_few_seconds_after_a_request(ring: ActivityRing) -> None:
     assert not ring.is_watched(NOW)
     ring.look(NOW)
     assert ring.is_watched(NOW + 4) and not ring.is_watched(NOW + 6)
     assert ring.live(NOW) == []
 
 
-def test_what_is_under_way_is_that_of_all_workers_while_they_say_so(ring: ActivityRing) -> None:
+def test_running_requests_of_all_workers_are_listed_until_they_expire(ring: ActivityRing) -> None:
     ring.show_live(1, [{"id": "a"}, {"id": "b"}], NOW)
     ring.show_live(2, [{"id": "c"}], NOW + 3)
     assert [row["id"] for row in ring.live(NOW + 4)] == ["a", "b", "c"]
@@ -225,7 +225,7 @@ def test_what_is_under_way_is_that_of_all_workers_while_they_say_so(ring: Activi
     assert ring.live(NOW + 7) == []
 
 
-def test_many_that_open_a_new_file_at_once_lose_nothing(opened: Callable[[], ActivityRing]) -> None:
+def test_processes_that_open_a_new_file_together_lose_nothing(opened: Callable[[], ActivityRing]) -> None:
     several = [opened() for _ in range(8)]
     threads = [threading.Thread(target=one.add, args=([record("a")] * 5,)) for one in several]
     for thread in threads:

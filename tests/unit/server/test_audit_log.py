@@ -1,4 +1,4 @@
-"""The lines of the audit file, and its bound."""
+"""The lines of the audit file, and its size limit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _path(tmp_path: Path) -> Path:
     return tmp_path / "audit.jsonl"
 
 
-def test_a_record_says_when_what_whose_and_why() -> None:
+def test_a_record_has_time_request_change_and_reason() -> None:
     (record,) = parsed(lines((REPAIR,), 1_700_000_000.0625, id="r1", model="Qwen", client="pi"))
     assert record == {
         "time": "2023-11-14T22:13:20.062Z",
@@ -60,7 +60,7 @@ def test_a_record_says_when_what_whose_and_why() -> None:
     assert datetime.fromisoformat(record["time"]).utcoffset() == timedelta(0)
 
 
-def test_what_a_terminal_would_act_on_is_escaped() -> None:
+def test_control_and_invisible_characters_are_escaped() -> None:
     odd = "a\u009b31mb\u202ec\u2028d\x7fe\u200bf\u2066g\U000e0041h\x1b[2J"
     rule = Repair(f"rule:{odd}", odd, odd, odd, odd)
     data = lines((rule,), 0, id="r1", model=odd, client=odd)
@@ -71,7 +71,7 @@ def test_what_a_terminal_would_act_on_is_escaped() -> None:
     assert record["fix"] == f"rule:{odd}"
 
 
-def test_values_and_records_are_bounded_and_a_value_that_was_cut_says_so() -> None:
+def test_records_are_limited_and_truncated_values_are_marked() -> None:
     whole, long = "x" * MAX_VALUE, "y" * (MAX_VALUE + 1)
     records = parsed(lines((Repair("f", whole, long, ""),) * (MAX_RECORDS + 5), 0, id="r1", model="m", client=""))
     assert len(records) == MAX_RECORDS
@@ -79,7 +79,7 @@ def test_values_and_records_are_bounded_and_a_value_that_was_cut_says_so() -> No
     assert records[0]["after"] == "y" * MAX_VALUE + f"... ({MAX_VALUE + 1} characters)"
 
 
-def test_the_header_is_plain_and_short_whatever_a_rule_is_called() -> None:
+def test_the_repair_header_is_plain_and_short() -> None:
     names = ["rule:a b,\r\n\N{EURO SIGN}", "name", "name", "x" * 500]
     header = as_header([Repair(name, "", "", "") for name in names])
     assert header == f"name:2, rule:a_b____:1, {'x' * MAX_NAME}:1"
@@ -87,7 +87,7 @@ def test_the_header_is_plain_and_short_whatever_a_rule_is_called() -> None:
     assert many.count(", ") == MAX_NAMES - 1
 
 
-def test_it_is_appended_to_and_nobody_else_can_read_it(path: Path) -> None:
+def test_the_file_is_appended_to_and_private(path: Path) -> None:
     old = os.umask(0)
     try:
         assert AuditFile(str(path), SIZE).write(b"one\n")
@@ -97,24 +97,24 @@ def test_it_is_appended_to_and_nobody_else_can_read_it(path: Path) -> None:
     assert path.read_bytes() == b"one\ntwo\n" and mode(path) == 0o600
 
 
-def test_a_file_that_others_can_read_is_closed_to_them(path: Path) -> None:
+def test_a_readable_file_is_made_private(path: Path) -> None:
     path.touch(0o644)
     path.chmod(0o644)
     assert AuditFile(str(path), SIZE).write(b"one\n")
     assert mode(path) == 0o600
 
 
-def test_it_grows_up_to_its_bound_and_no_further_and_that_is_told_once(
+def test_a_full_file_is_not_extended_and_reported_once(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = AuditFile(str(path), SIZE)
     assert [file.write(b"x" * (SIZE // 2)) for _ in range(4)] == [True, True, False, False]
     assert path.read_bytes() == b"x" * SIZE
-    (told,) = caplog.messages
-    assert f"may have {SIZE}" in told
+    (message,) = caplog.messages
+    assert f"may have {SIZE}" in message
 
 
-def test_a_file_that_was_moved_away_is_begun_anew_also_when_it_was_full(path: Path) -> None:
+def test_a_rotated_file_is_created_again(path: Path) -> None:
     file = AuditFile(str(path), SIZE)
     assert file.write(b"a" * SIZE) and not file.write(b"b\n")
     path.rename(path.with_suffix(".1"))
@@ -126,7 +126,7 @@ def test_a_file_that_was_moved_away_is_begun_anew_also_when_it_was_full(path: Pa
 @pytest.mark.parametrize(
     "what", ["symlink", "dangling", "folder", "pipe", "device", "hard link", "no folder", "foreign"]
 )
-def test_what_is_no_file_of_ones_own_is_refused_and_told_once(
+def test_an_unsafe_file_is_refused_and_reported_once(
     path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = path.with_name("other")
@@ -151,12 +151,12 @@ def test_what_is_no_file_of_ones_own_is_refused_and_told_once(
             monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     file = AuditFile(str(path), SIZE)
     assert [file.write(b"x\n") for _ in range(3)] == [False] * 3
-    (told,) = caplog.messages
-    assert told.startswith(f"the audit file {path} cannot be written (") and "\n" not in told
+    (message,) = caplog.messages
+    assert message.startswith(f"the audit file {path} cannot be written (") and "\n" not in message
     assert other.read_bytes() == b"mine" and not path.with_name("none").is_file()
 
 
-def test_a_lock_that_somebody_keeps_costs_a_request_no_more_than_its_patience(
+def test_a_locked_file_delays_a_request_only_until_the_timeout(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.1)

@@ -1,4 +1,4 @@
-"""The heap of deadlines: what is due comes, at the moment that was said last, and what is gone takes no room."""
+"""The heap of deadlines: items are due at their latest deadline, and discarded items take no space."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 from proxy.server.pump import NEVER, DeadlineHeap
 
 
-def test_what_is_gone_takes_no_room() -> None:
+def test_discarded_items_take_no_space() -> None:
     heap = DeadlineHeap()
     for number in range(10_000):
         heap.set(number, 600.0)
@@ -15,7 +15,7 @@ def test_what_is_gone_takes_no_room() -> None:
     assert len(heap) == 0 and len(heap._heap) < 600
 
 
-def test_it_does_what_a_plain_table_does() -> None:
+def test_it_behaves_like_a_plain_table() -> None:
     moments = random.Random(4)
     heap, table = DeadlineHeap(), dict[int, float]()
     now = 0.0

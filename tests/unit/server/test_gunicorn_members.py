@@ -1,4 +1,4 @@
-"""What the worker overrides or uses of gunicorn: a new gunicorn without it fails here, not at the user's."""
+"""The parts of gunicorn that the worker overrides or uses: an incompatible gunicorn fails here, not at users."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_worker_has_the_methods_that_ours_overrides_or_calls(name: str) -> None:
+def test_gunicorns_worker_has_the_methods_that_ours_overrides_or_calls(name: str) -> None:
     assert " ".join(inspect.signature(getattr(ThreadWorker, name)).parameters) == METHODS[name]
 
 
@@ -58,6 +58,6 @@ USED: list[tuple[Any, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("where", "used"), USED, ids=lambda each: getattr(each, "__qualname__", ""))
-def test_gunicorn_still_does_what_the_worker_relies_on(where: Any, used: tuple[str, ...]) -> None:
+def test_gunicorn_still_contains_the_code_that_the_worker_relies_on(where: Any, used: tuple[str, ...]) -> None:
     source = "".join(inspect.getsource(each) for each in getattr(where, "__mro__", (where, object))[:-1])
     assert [words for words in used if words not in source] == []

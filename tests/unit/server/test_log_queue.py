@@ -1,4 +1,4 @@
-"""A log that nobody reads blocks nothing: what the queue drops, and how it reports that."""
+"""A log that no process reads blocks nothing: the queue drops lines and reports how many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.scripted import PATIENCE
 def pipe(size: int = 4096) -> Iterator[tuple[int, int]]:
     """Yield both ends of a small pipe.
 
-    The number of the write end stays taken at the end: a thread whose lines still wait goes on writing to it, and must
+    The write end stays open at /dev/null: a thread with waiting lines continues to write to this descriptor and must
     not write into the next test's pipe.
     """
     end, write = os.pipe()
@@ -52,7 +52,7 @@ def test_lines_that_do_not_fit_are_dropped_counted_and_reported() -> None:
         handler._end()
 
 
-def test_what_may_block() -> None:
+def test_only_pipes_may_block() -> None:
     with pipe() as (end, write), open(os.devnull, "wb") as null:
         assert may_block(write) and may_block(end) and not may_block(null.fileno())
     assert not may_block(9999)

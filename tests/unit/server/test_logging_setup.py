@@ -1,4 +1,4 @@
-"""How the log is written: text or JSON, a line for each record, that nobody can forge and no key gets into."""
+"""The log's format: text or JSON, one line per record, without forged lines and without keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ gunicorn = logging.getLogger("gunicorn.error")
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    """The two loggers without handlers and filters, put back as they were."""
+    """Remove the handlers and filters of both loggers, and restore them afterwards."""
     before = [(each, each.handlers[:], each.filters[:], each.level, each.propagate) for each in (log, gunicorn)]
     raised = logging.raiseExceptions
     for each in (log, gunicorn):
@@ -63,7 +63,7 @@ def failed(message: str) -> logging.LogRecord:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_no_text_can_begin_a_line_or_move_a_cursor(evil: str) -> None:
+def test_no_text_can_begin_a_line_or_move_the_cursor(evil: str) -> None:
     line = TextLines().format(record("said: %s", evil))
     assert line.isprintable() and line.isascii() and line.startswith("WARNING said: ")
     assert JsonLines().format(record("said: %s", evil)).isascii()
@@ -71,33 +71,33 @@ def test_no_text_can_begin_a_line_or_move_a_cursor(evil: str) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_no_traceback_can_either(evil: str) -> None:
+def test_no_traceback_can_begin_a_line_or_move_the_cursor(evil: str) -> None:
     first, *lines = TextLines().format(failed(evil)).split("\n")
     assert first == "WARNING it failed" and all(line.startswith("  ") and line.isprintable() for line in lines)
     line = JsonLines().format(failed(evil))
     assert line.isascii() and line.isprintable() and evil in json.loads(line)["traceback"]
 
 
-def test_what_looks_like_a_key_is_in_no_line() -> None:
+def test_strings_that_look_like_keys_are_masked() -> None:
     for made in (record("%s", f"x {KEY} y"), failed(KEY)):
         for form in (TextLines(), JsonLines()):
             assert KEY not in form.format(made)
 
 
 @pytest.mark.parametrize("level,number", [("DEBUG", 7), ("INFO", 6), ("WARNING", 4), ("ERROR", 3)])
-def test_the_journal_is_told_the_level_of_each_line(level: str, number: int) -> None:
+def test_every_line_in_the_journal_has_its_level(level: str, number: int) -> None:
     made = failed("x")
     made.levelname = level
     lines = TextLines(journal=True).format(made).split("\n")
     assert len(lines) > 2 and all(line.startswith(f"<{number}>") for line in lines)
 
 
-def test_standard_error_is_the_journal_only_where_systemd_says_so(
+def test_standard_error_is_the_journal_only_if_systemd_says_so(
     fresh: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     about = os.fstat(2)
-    for told, expected in ((f"{about.st_dev}:{about.st_ino}", "<6>INFO hello\n"), ("1:2", "INFO hello\n")):
-        monkeypatch.setenv("JOURNAL_STREAM", told)
+    for stream_id, expected in ((f"{about.st_dev}:{about.st_ino}", "<6>INFO hello\n"), ("1:2", "INFO hello\n")):
+        monkeypatch.setenv("JOURNAL_STREAM", stream_id)
         monkeypatch.setattr(sys, "stderr", os.fdopen(os.dup(2), "w"))
         log.handlers = []
         set_up_logging()
@@ -106,7 +106,7 @@ def test_standard_error_is_the_journal_only_where_systemd_says_so(
         assert capfd.readouterr().err == expected
 
 
-def test_the_form_can_change_while_it_runs(fresh: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_format_can_change_at_runtime(fresh: None, capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logging()
     log.debug("unseen")
     log.info("one")
@@ -120,7 +120,7 @@ def test_the_form_can_change_while_it_runs(fresh: None, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("message", ["id=1 status=200", *EVIL])
-def test_the_line_about_facts_is_that_of_any_other_record(message: str) -> None:
+def test_a_record_of_facts_is_one_line_in_every_format(message: str) -> None:
     made = FactsRecord(logging.WARNING, message, "request", {"id": "1", "said": message})
     for form in (TextLines(), TextLines(journal=True)):
         assert form.format(made) == form.format(record(message))
@@ -138,13 +138,13 @@ def test_the_line_about_facts_is_that_of_any_other_record(message: str) -> None:
         ("Worker exiting (pid: %s)", "Worker exiting (pid: %s)"),
     ],
 )
-def test_gunicorn_quotes_nothing_of_what_it_refuses(message: str, expected: str) -> None:
+def test_rejected_input_is_removed_from_gunicorns_messages(message: str, expected: str) -> None:
     made = record(message)
     assert redact_gunicorn(made) and made.msg.endswith(expected)
     assert KEY not in made.getMessage() and "key=" not in made.getMessage()
 
 
-def test_gunicorn_tells_no_query() -> None:
+def test_queries_are_removed_from_gunicorns_messages() -> None:
     made = record("Error handling request %s %s", "GET", f"/v1/models?key={KEY}")
     assert redact_gunicorn(made) and made.getMessage() == "Error handling request GET /v1/models"
 

@@ -1,4 +1,4 @@
-"""What is counted, and the text of `/metrics`, which is Prometheus's whatever the names in it are."""
+"""The counters, and the text of `/metrics`, which is valid for Prometheus with any names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _metrics() -> Metrics:
     return Metrics()
 
 
-def test_before_the_first_request_there_is_a_valid_answer(metrics: Metrics) -> None:
+def test_metrics_are_valid_before_the_first_request(metrics: Metrics) -> None:
     found = samples(metrics)
     assert value(found, "info", version=__version__) == 1 and value(found, "rules_in_force") == 1
     assert value(found, "active_streams") == value(found, "heartbeats_total") == 0
@@ -40,7 +40,7 @@ def test_before_the_first_request_there_is_a_valid_answer(metrics: Metrics) -> N
     assert b"tool_proxy_rules_in_force 0.0\n" in metrics.exposition(rules_in_force=False)
 
 
-def test_models_have_at_most_so_many_names(metrics: Metrics) -> None:
+def test_the_number_of_model_labels_is_limited(metrics: Metrics) -> None:
     for number in range(MAX_MODELS + 50):
         count(metrics, model=f"m{number}")
     count(metrics, model="m0", status=500)
@@ -55,7 +55,7 @@ def test_models_have_at_most_so_many_names(metrics: Metrics) -> None:
 def test_only_models_that_a_server_lists_have_a_label(
     metrics: Metrics, served: tuple[str, ...], expected: dict[str, int]
 ) -> None:
-    """Every other name may be a key that got lost."""
+    """Any other name may be a misplaced key."""
     for model in ("real", "real", "made up", "made up too"):
         count(metrics, model=model)
     found = samples(metrics, *served).items()
@@ -63,7 +63,7 @@ def test_only_models_that_a_server_lists_have_a_label(
 
 
 @pytest.mark.parametrize("group,label", [("fixes", "fix"), ("refusals", "reason")])
-def test_fixes_and_reasons_have_at_most_so_many_names(metrics: Metrics, group: str, label: str) -> None:
+def test_the_number_of_fix_and_reason_labels_is_limited(metrics: Metrics, group: str, label: str) -> None:
     count(metrics, **{group: {f"rule:{number}": 1 for number in range(MAX_NAMES + 50)}})
     family = "repairs" if group == "fixes" else "refusals"
     total = f"tool_proxy_{family}_total"
@@ -72,7 +72,7 @@ def test_fixes_and_reasons_have_at_most_so_many_names(metrics: Metrics, group: s
 
 
 @rows(__file__, "model")
-def test_no_name_can_forge_a_line_or_be_of_any_length(metrics: Metrics, model: str) -> None:
+def test_no_model_name_can_forge_a_line_or_exceed_the_length_limit(metrics: Metrics, model: str) -> None:
     count(metrics, model=model)
     assert value(samples(metrics, model), "active_streams") == 0
     (label,) = models(metrics, model)
@@ -95,5 +95,5 @@ def test_no_name_can_forge_a_line_or_be_of_any_length(metrics: Metrics, model: s
         (None, ""),
     ],
 )
-def test_each_failure_of_the_model_server_has_a_kind(error: ProxyError | None, kind: str) -> None:
+def test_each_upstream_error_has_a_kind(error: ProxyError | None, kind: str) -> None:
     assert upstream_kind(error) == kind

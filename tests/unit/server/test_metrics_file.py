@@ -1,4 +1,4 @@
-"""The files in which workers count, on a disk that is full and where others have written to them."""
+"""The files in which workers count, on a full disk and with damaged content."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _full(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_all_blocks_of_a_file_are_taken_also_when_it_grows(make: Make, tmp_path: Path) -> None:
+def test_all_blocks_are_allocated_even_when_the_file_grows(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "counter_1.db"
     file = make(path)
     for number in range(500):
@@ -71,7 +71,7 @@ def test_a_file_that_cannot_grow_goes_on_in_memory(make: Make, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"\xff" * 100, b"\x40\0\0\0\0\0\0\0\xff\xff\0\0" + b"x" * 100])
-def test_a_broken_file_is_left_out(
+def test_a_broken_file_is_omitted(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
@@ -87,7 +87,7 @@ def test_a_broken_file_is_left_out(
     assert b'{n="7"} 6.0' in metrics.exposition(rules_in_force=True)
 
 
-def test_a_worker_continues_the_counts_of_an_ended_one_in_its_place(make: Make, tmp_path: Path) -> None:
+def test_a_new_worker_continues_the_counts_of_the_one_it_replaces(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "counter_0.db"
     for count in (1.0, 2.0):
         file = make(path)
@@ -95,7 +95,7 @@ def test_a_worker_continues_the_counts_of_an_ended_one_in_its_place(make: Make, 
         assert _values(make(path)) == [count]
 
 
-def test_a_worker_starts_also_if_the_file_in_its_place_is_broken(
+def test_a_worker_starts_even_if_its_predecessors_file_is_broken(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "counter_0.db"

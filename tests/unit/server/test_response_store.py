@@ -1,4 +1,4 @@
-"""Kept responses: whose they are, and their limits."""
+"""Stored responses: their owners and their limits."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def numbers(kept: ResponseStore, count: int) -> list[int]:
     return [number for number in range(count) if kept.response(f"resp_{number}") is not None]
 
 
-def test_the_oldest_go_when_there_are_too_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever key they belong to."""
+def test_the_oldest_responses_above_the_number_limit_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is shared by all keys."""
     monkeypatch.setattr(module, "STORE_RESPONSES", 3)
     file = SharedFile(str(path))
     ResponseStore(file, "b").keep(made(9), [])
@@ -40,8 +40,8 @@ def test_the_oldest_go_when_there_are_too_many(path: Path, monkeypatch: pytest.M
     assert ResponseStore(file, "b").response("resp_9") is None and numbers(kept, 3) == [0, 1, 2]
 
 
-def test_the_oldest_go_when_they_have_too_many_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Input counts as well, and the file itself stays near the limit."""
+def test_the_oldest_responses_above_the_size_limit_are_removed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Input counts, too, and the file stays near the limit."""
     monkeypatch.setattr(module, "STORE_BYTES", MIB)
     kept = ResponseStore(SharedFile(str(path)), "a")
     for number in range(100):
@@ -52,7 +52,7 @@ def test_the_oldest_go_when_they_have_too_many_bytes(path: Path, monkeypatch: py
     assert numbers(kept, 101) == [99, 100]
 
 
-def test_a_response_larger_than_the_store_is_not_kept_and_displaces_nothing(
+def test_a_response_larger_than_the_store_is_refused_and_removes_no_other(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STORE_BYTES", MIB)
@@ -75,4 +75,4 @@ def test_a_response_expires_after_a_day(path: Path, monkeypatch: pytest.MonkeyPa
     assert (kept.response("resp_1"), kept.input_of("resp_1"), kept.delete("resp_1")) == (None, [], False)
     kept.keep(made(2), [])
     now[0] -= 2
-    assert kept.response("resp_1") is None, "it is removed with the next one that is kept"
+    assert kept.response("resp_1") is None, "it is removed when the next one is stored"

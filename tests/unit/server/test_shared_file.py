@@ -1,4 +1,4 @@
-"""The file that the workers share: who may use it, what is refused, and what is counted in it."""
+"""The file that the workers share: its permissions, what is refused, and its counters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_workers_that_start_at_the_same_time_create_one_file(path: Path) -> None
 
 
 def test_only_the_owner_can_read_the_file(path: Path) -> None:
-    """Whatever the umask, and also if the file was there before with another mode."""
+    """This holds for any umask, and for an existing file with another mode."""
     old = os.umask(0)
     try:
         path.touch(0o666)
@@ -48,10 +48,10 @@ def test_only_the_owner_can_read_the_file(path: Path) -> None:
 
 
 @rows(__file__, "what,words")
-def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
+def test_an_unsafe_file_is_refused_and_not_changed(
     path: Path, what: str, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client gets the reason without the path; the log has both, once."""
+    """The client gets the reason without the path. The log has both, once."""
     other = path.with_name("other")
     other.write_bytes(b"mine, and not for others to change " * 100)
     match what:
@@ -74,16 +74,16 @@ def test_a_file_that_is_not_our_own_is_refused_and_not_touched(
             monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     shared = SharedFile(str(path))
     for _ in range(2):
-        with pytest.raises(Unavailable, match=f"the file that the workers share cannot be used: .*{words}") as told:
+        with pytest.raises(Unavailable, match=f"the file that the workers share cannot be used: .*{words}") as refusal:
             held(shared, "a")
-        assert str(path) not in told.value.message
+        assert str(path) not in refusal.value.message
     with pytest.raises(Unavailable):
         ResponseStore(shared, "a").response("resp_1")
     assert caplog.text.count(f"the workers cannot share {path}: ") == 1
     assert other.read_bytes() == b"mine, and not for others to change " * 100
 
 
-def test_a_file_that_was_refused_is_used_once_it_is_in_order(path: Path) -> None:
+def test_a_refused_file_is_used_once_it_is_fixed(path: Path) -> None:
     shared = SharedFile(str(path))
     path.mkdir()
     with pytest.raises(Unavailable):
@@ -93,7 +93,7 @@ def test_a_file_that_was_refused_is_used_once_it_is_in_order(path: Path) -> None
 
 
 @pytest.mark.parametrize("how", ["no database", "broken pages", "gone"])
-def test_a_broken_file_is_made_again_for_all(path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_file_is_recreated_for_all_workers(path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     first, second = SharedFile(str(path)), SharedFile(str(path))
     for shared in (first, second):
         shared.acquire_slot("a", 100)
@@ -112,7 +112,7 @@ def test_a_broken_file_is_made_again_for_all(path: Path, how: str, caplog: pytes
     assert caplog.text.count("it is deleted and created again") == (how != "gone")
 
 
-def test_slots_have_a_limit_over_all_workers_and_those_of_the_dead_are_free(path: Path) -> None:
+def test_slots_are_limited_over_all_workers_and_dead_workers_free_theirs(path: Path) -> None:
     shared = SharedFile(str(path))
     dead = subprocess.run(["/bin/sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True, check=True).stdout
     with shared.transaction() as database:
@@ -130,7 +130,7 @@ def test_slots_have_a_limit_over_all_workers_and_those_of_the_dead_are_free(path
     assert held(shared, "a") == 2
 
 
-def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> None:
+def test_a_slot_that_cannot_be_returned_is_returned_later(path: Path) -> None:
     shared, other = SharedFile(str(path)), path.with_name("other")
     assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
     path.rename(other)
@@ -141,7 +141,7 @@ def test_a_slot_that_cannot_be_returned_now_is_returned_later(path: Path) -> Non
     assert shared.acquire_slot("a", 1) and not shared.acquire_slot("a", 1)
 
 
-def test_a_minute_is_a_window_that_slides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_limit_uses_a_sliding_window_of_one_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = SharedFile(str(tmp_path / "shared"))
 
     def wait(name: str, per_minute: int, now: float) -> float:
@@ -156,7 +156,7 @@ def test_a_minute_is_a_window_that_slides(tmp_path: Path, monkeypatch: pytest.Mo
     assert wait("a", 1, 161.0) == 60.0
 
 
-def test_models_that_were_listed_once_stay_up_to_a_limit(tmp_path: Path) -> None:
+def test_listed_models_are_remembered_up_to_a_limit(tmp_path: Path) -> None:
     shared = SharedFile(str(tmp_path / "shared"))
     assert shared.listed_models(["a", "b"]) == {"a", "b"}
     assert shared.listed_models([]) == {"a", "b"}

@@ -1,4 +1,4 @@
-"""A worker's state: the settings and rules in force, and how they are read anew."""
+"""A worker's state: the current settings and rules, and reloads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.worker_state import make_state, read_rules
 
 @pytest.fixture(name="rules")
 def _rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The rules file in force, not there yet; no setting of this machine counts."""
+    """The path of the rules file, which does not exist yet. Settings of this machine are hidden."""
     monkeypatch.setattr(config, "environment", lambda: {"PWD": str(tmp_path)})
     monkeypatch.setattr(config, "SYSTEM_RULES", tmp_path / "rules.yaml")
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
@@ -30,7 +30,7 @@ def _rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(name="master")
 def _master(rules: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A master that has made its folder: `start_worker` is a new worker, `gunicorn_conf.on_reload` a SIGHUP."""
+    """A master with its folder: `start_worker` is a new worker, `gunicorn_conf.on_reload` is a SIGHUP."""
     folder = str(tmp_path_factory.mktemp("run"))
     monkeypatch.setenv("RUNTIME_DIRECTORY", folder)
     monkeypatch.setenv(gunicorn_conf.FOLDER_VARIABLE, "")
@@ -38,20 +38,20 @@ def _master(rules: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: 
     gunicorn_conf.on_starting(None)
     monkeypatch.setenv(gunicorn_conf.SIGNALS_VARIABLE, "")
 
-    def told() -> dict[str, str]:
+    def master_environment() -> dict[str, str]:
         signals = os.environ[gunicorn_conf.SIGNALS_VARIABLE]
         folder_of = {gunicorn_conf.FOLDER_VARIABLE: f"{os.getppid()}:{folder}", module.SIGNALS_VARIABLE: signals}
         return {"PWD": str(rules.parent), **folder_of}
 
-    monkeypatch.setattr(config, "environment", told)
-    monkeypatch.setattr(module, "environment", told)
+    monkeypatch.setattr(config, "environment", master_environment)
+    monkeypatch.setattr(module, "environment", master_environment)
 
 
 def heartbeat(worker: WorkerState) -> float:
     return worker.current().settings.heartbeat
 
 
-def test_requests_are_counted_by_many_threads_at_once() -> None:
+def test_requests_of_many_threads_are_counted_correctly() -> None:
     worker = make_state(Settings(), read_rules(None))
 
     def visit() -> None:
@@ -72,7 +72,7 @@ def test_requests_are_counted_by_many_threads_at_once() -> None:
     assert (worker.health()["active_requests"], worker.health()["total_buffers"]) == (1, 1)
 
 
-def test_a_reload_takes_the_file_and_forgets_what_was_learnt_of_the_upstream(rules: Path) -> None:
+def test_a_reload_reads_the_file_and_forgets_facts_about_the_upstream(rules: Path) -> None:
     worker = start_worker()
     before = worker.current()
     before.remember("tiny")
@@ -82,11 +82,11 @@ def test_a_reload_takes_the_file_and_forgets_what_was_learnt_of_the_upstream(rul
     after = worker.current()
     assert (after.settings.heartbeat, after.settings.upstream) == (3.0, "http://other:1")
     assert after.servers.keys() != before.servers.keys() and not after.parses("tiny")
-    # What works on the old one goes on with it.
+    # Requests that began with the old state continue with it.
     assert before.settings.heartbeat == 10.0 and before.parses("tiny")
 
 
-def test_a_reload_after_which_there_is_no_file_takes_the_built_in_rules(rules: Path) -> None:
+def test_a_reload_without_a_file_uses_the_built_in_rules(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     worker = start_worker()
     rules.unlink()
@@ -95,8 +95,8 @@ def test_a_reload_after_which_there_is_no_file_takes_the_built_in_rules(rules: P
 
 
 @pytest.mark.usefixtures("master")
-def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rules: Path) -> None:
-    """One of the release before, which ends soon, beside those of the next."""
+def test_a_worker_ignores_published_rules_that_it_cannot_read(rules: Path) -> None:
+    """A worker of the previous release runs next to those of the next release until it ends."""
     worker = start_worker()
     before = worker.current()
     with worker.in_force.locked():
@@ -107,7 +107,7 @@ def test_a_worker_is_not_disturbed_by_published_rules_that_it_does_not_know(rule
     assert heartbeat(worker) == 3.0
 
 
-def test_without_a_master_a_worker_has_a_folder_of_its_own(rules: Path) -> None:
+def test_without_a_master_each_worker_has_its_own_folder(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     one = start_worker()
     rules.write_text("settings: {heartbeat: 4}\n")
@@ -117,13 +117,13 @@ def test_without_a_master_a_worker_has_a_folder_of_its_own(rules: Path) -> None:
 
 
 @pytest.mark.usefixtures("master")
-def test_workers_share_what_refusals_taught_until_the_next_reload(rules: Path) -> None:
+def test_workers_share_lessons_until_the_next_reload(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     one, other = start_worker(), start_worker()
     before = other.current()
     assert one.lessons_of("m") == frozenset()
     assert one.learn("m", ("one_call",)) and other.learn("m", ("pictures",)) and other.learn("n", ("alternate",))
-    assert not one.learn("m", ("pictures",)), "it was known"
+    assert not one.learn("m", ("pictures",)), "it is already known"
     assert other.current() is before and one.current()
     assert other.lessons_of("m") == one.lessons_of("m") == {"one_call", "pictures"}
     assert start_worker().lessons_of("n") == {"alternate"}
@@ -131,7 +131,7 @@ def test_workers_share_what_refusals_taught_until_the_next_reload(rules: Path) -
     assert other.current() is not before and other.lessons_of("m") == one.lessons_of("m") == frozenset()
 
 
-def test_lessons_are_bounded(rules: Path) -> None:
+def test_the_number_of_lessons_is_limited(rules: Path) -> None:
     worker = make_state(Settings(), read_rules(None))
     assert not worker.learn("\ud800", ("pictures",)) and not worker.learn("x" * 1000, ("pictures",))
     learnt = [worker.learn(str(number), ("pictures",)) for number in range(260)]
@@ -140,7 +140,7 @@ def test_lessons_are_bounded(rules: Path) -> None:
 
 
 @pytest.mark.usefixtures("master")
-def test_a_folder_that_cannot_be_written_disturbs_no_worker_and_a_reload_says_so(rules: Path) -> None:
+def test_an_unwritable_folder_does_not_affect_workers_and_a_reload_reports_it(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     worker = start_worker()
     gunicorn_conf.on_reload(None)
@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_written_disturbs_no_worker_and_a_reload_says_so
 
 
 @pytest.mark.usefixtures("master")
-def test_rules_that_another_user_could_have_put_there_are_not_taken(rules: Path) -> None:
+def test_rules_that_another_user_may_have_written_are_ignored(rules: Path) -> None:
     rules.write_text("settings: {heartbeat: 3}\n")
     worker = start_worker()
     path = Path(worker.in_force._path)
@@ -170,8 +170,8 @@ def test_rules_that_another_user_could_have_put_there_are_not_taken(rules: Path)
     assert worker.in_force.read() is None
 
 
-def test_what_is_published_is_the_owners_alone(rules: Path, tmp_path: Path) -> None:
-    """It has the keys."""
+def test_published_rules_are_private(rules: Path, tmp_path: Path) -> None:
+    """They contain the keys."""
     worker = make_state(Settings(), read_rules(None))
     worker.reload()
     (folder,) = {Path(worker.in_force._path).parent}

@@ -1,4 +1,4 @@
-"""The wait for an answer under a driver, which sees to the descriptors itself: no step of it ever blocks."""
+"""The wait for an answer when a driver polls the descriptors: no step ever blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BODY = b"x" * 40_000
 
 
 class Clock:
-    """A clock that goes as it is told."""
+    """A clock that a test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -34,11 +34,11 @@ def driven(timeouts: Timeouts) -> AnswerWait:
 
 
 def begun() -> UpstreamCall:
-    """An answer of which the head and a part have come."""
+    """Return an answer whose head and first part have arrived."""
     return bytes_came(b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\npart", stays=True)
 
 
-def test_bytes_that_have_come_after_all_excuse_a_silence(clock: Clock) -> None:
+def test_received_bytes_prevent_a_timeout(clock: Clock) -> None:
     wait = driven(Timeouts(5))
     with begun() as call:
         parts = wait.receive(call)
@@ -51,7 +51,7 @@ def test_bytes_that_have_come_after_all_excuse_a_silence(clock: Clock) -> None:
         assert next(parts) is None and wait.parked
 
 
-def test_a_body_that_should_have_ended_is_not_waited_for(clock: Clock) -> None:
+def test_an_overdue_end_of_a_body_is_not_awaited(clock: Clock) -> None:
     wait = driven(Timeouts(50))
     with answer_with(200, BODY) as call:
         parts = wait.receive(call)
@@ -61,7 +61,7 @@ def test_a_body_that_should_have_ended_is_not_waited_for(clock: Clock) -> None:
         assert [*parts] == []
 
 
-def test_a_client_that_left_does_not_come_back_as_the_worker_ends() -> None:
+def test_a_client_that_left_stays_gone_when_the_worker_ends() -> None:
     wait = driven(Timeouts(10))
     wait.client_left()
     wait.worker_ends()
@@ -69,8 +69,8 @@ def test_a_client_that_left_does_not_come_back_as_the_worker_ends() -> None:
         next(wait.receive(call))
 
 
-def test_what_waits_in_the_lane_is_no_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client has seen nothing of it, but the model server was not silent."""
+def test_bytes_held_in_the_lane_do_not_replace_a_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has received nothing, although the model server was not silent."""
     wait = driven(Timeouts(10, heartbeat=5))
     with answer_with(200, BODY) as call:
         next(wait.receive(call))

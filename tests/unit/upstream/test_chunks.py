@@ -1,4 +1,4 @@
-"""Chunked bodies, however the network cuts them."""
+"""Chunked bodies with any division into packets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = ("%x", "%X", "00%x", "%x;ext=1")
 
 
 def read(pieces: list[bytes]) -> bytes:
-    """Return the body of a response that arrives in these pieces; raise UpstreamBroken if it breaks off."""
+    """Return the body of a response that arrives in these pieces. Raises UpstreamBroken if it is incomplete."""
     here, there = socket.socketpair()
     with closing(here), closing(there):
         here.setblocking(False)
@@ -37,7 +37,7 @@ def read(pieces: list[bytes]) -> bytes:
 
 
 def cut(data: bytes, seed: int) -> list[bytes]:
-    """Cut a response at random places, often behind a chunk."""
+    """Cut a response at random positions, often after a chunk."""
     chance = random.Random(seed)
     ends = [at + 2 for at in range(len(data)) if data.startswith(b"\r\n", at)]
     places = chance.choices([*ends, *range(1, len(data))], k=chance.randrange(1, 12))
@@ -57,7 +57,7 @@ def test_the_body_does_not_depend_on_the_cuts(seed: int) -> None:
 @pytest.mark.parametrize(
     "wrong", [b"zz\r\nab\r\n", b"-1\r\nab\r\n", b"2\r\nabc\r\n", b"1_0\r\nab\r\n", b"ff\r\nab\r\n", b""]
 )
-def test_a_broken_chunk_ends_the_body_in_an_error(wrong: bytes, seed: int) -> None:
+def test_a_broken_chunk_raises_upstream_broken(wrong: bytes, seed: int) -> None:
     good = b"a\r\ndata: {}\n\n\r\n" * 3
     with pytest.raises(UpstreamBroken):
         read(cut(HEAD + good + wrong, seed))

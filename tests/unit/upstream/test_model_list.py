@@ -1,4 +1,4 @@
-"""The upstream's cards, and the name under which it is asked for a model."""
+"""The model cards of the upstream, and the name under which a model is requested."""
 
 from __future__ import annotations
 
@@ -57,32 +57,32 @@ def test_vllms_cards_are_read() -> None:
         *(b'{"data":[{"owned_by":"vllm"}]}', b'{"error":{"message":"Unauthorized"}}', b'{"data":[{"id":"cut off'),
     ],
 )
-def test_what_is_no_list_of_models_has_no_cards(body: bytes) -> None:
+def test_a_body_without_a_list_of_models_has_no_cards(body: bytes) -> None:
     assert read_cards(body) == ()
 
 
 @rows(__file__, "fields,card")
-def test_an_odd_field_counts_as_missing(fields: dict[str, object], card: dict[str, Any]) -> None:
+def test_an_invalid_field_counts_as_missing(fields: dict[str, object], card: dict[str, Any]) -> None:
     assert read({"data": [{"id": "m", **fields}]}) == (ModelCard("m", **card),)
 
 
-def test_odd_cards_are_passed_over_and_the_others_keep_their_order() -> None:
+def test_invalid_cards_are_skipped_and_the_others_keep_their_order() -> None:
     assert [card.id for card in read({"data": [{"id": "b"}, 5, {"id": None}, {"id": "a"}]})] == ["b", "a"]
 
 
-def test_names_of_one_root_are_one_model_and_an_adapter_is_none() -> None:
+def test_the_only_model_is_used_even_if_it_has_several_names_or_adapters() -> None:
     assert served_name("claude-x", read(VLLM), rules()) == "qwen"
     assert served_name("claude-x", (ModelCard("sql", root="/a", parent="q"), ModelCard("q", root="/q")), rules()) == "q"
     assert served_name("claude-x", cards("m", "m"), rules()) == "m"
 
 
-def test_a_name_that_the_server_has_itself_stays() -> None:
+def test_a_name_that_the_server_lists_is_not_changed() -> None:
     assert served_name("claude-x", cards("a", "claude-x", "b"), rules()) == "claude-x"
     listed = (ModelCard("q"), ModelCard("r"), ModelCard("claude-lora", parent="q"))
     assert served_name("claude-lora", listed, rules()) == "claude-lora"
 
 
-def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
+def test_the_message_lists_at_most_ten_printable_names() -> None:
     known = cards("x\ny\x1b[2J", "long" * 100, *(f"m{number}" for number in range(10)))
     with pytest.raises(NotFound) as caught:
         served_name("claude-\n" + "x" * 500, known, rules())
@@ -92,7 +92,7 @@ def test_at_most_ten_are_listed_and_no_name_can_spoil_the_message() -> None:
 
 
 @rows(__file__, "aliases,listed")
-def test_names_of_the_rules_that_are_listed(aliases: dict[str, str], listed: dict[str, str]) -> None:
+def test_aliases_of_listed_models_are_listed(aliases: dict[str, str], listed: dict[str, str]) -> None:
     served = cards("Qwen/Qwen3", "small", "odd name (1)", "claude-own", max_len=4096)
     found = listed_aliases(served, rules(json.dumps({"aliases": aliases})))
     assert {card.id: card.alias_of for card in found} == listed
@@ -100,5 +100,5 @@ def test_names_of_the_rules_that_are_listed(aliases: dict[str, str], listed: dic
 
 
 @pytest.mark.parametrize("body", [b"no list", b'{"data": 7}', b"[]", b""])
-def test_an_answer_that_is_no_list_is_left_as_it_is(body: bytes) -> None:
+def test_an_answer_without_a_list_is_unchanged(body: bytes) -> None:
     assert completed_list(body, cards("o"), rules("aliases: {fast: o}")) == body

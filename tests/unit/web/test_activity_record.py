@@ -1,4 +1,4 @@
-"""What the live page is told of a request: while it is under way, and when it has ended."""
+"""Records for the live page, of running and completed requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXT_CALL = Repair("text_call", "", "", "", "bash")
 
 
 def context(activity: Activity | None = None, **settings: Any) -> RequestContext:
-    """A request that began ten seconds ago, and of which a secret is known."""
+    """Return a request that began ten seconds ago and has a secret."""
     worker = make_state(Settings(upstream="http://127.0.0.1:9", **settings), read_rules(None))
     worker.activity = activity
     found = RequestContext("r1", worker, worker.current(), route=routes.CHAT, client="agent", body=b"asked")
@@ -35,7 +35,7 @@ def ended(ctx: RequestContext, status: int = 200) -> Record:
     return record_of(ctx, status, ctx.began + 4)
 
 
-def test_its_phase_is_told_by_what_has_left_and_how_often_it_went_up() -> None:
+def test_the_phase_depends_on_the_attempts_and_on_sent_bytes() -> None:
     ctx = context()
     ctx.outcome.tries = 1
     assert live_row(ctx)["phase"] == "waiting"
@@ -45,11 +45,11 @@ def test_its_phase_is_told_by_what_has_left_and_how_often_it_went_up() -> None:
     assert live_row(ctx)["phase"] == "answering"
 
 
-def test_a_speed_is_told_only_if_the_model_server_streamed_as_it_wrote() -> None:
+def test_the_speed_is_known_only_if_the_model_server_streamed() -> None:
     ctx = context()
     ctx.first_byte, ctx.outcome.tokens, ctx.outcome.tries = 3.9, {"completion": 30}, 1
     assert ended(ctx).summary["tokens_per_second"] is None
-    # The reply was held; the model server began a second after the request.
+    # The reply was held. The model server began one second after the request.
     ctx.outcome.first_event = 1.0
     assert ended(ctx).summary["tokens_per_second"] == 10.0
     ctx.outcome.first_event = 3.9
@@ -74,13 +74,13 @@ def test_a_speed_is_told_only_if_the_model_server_streamed_as_it_wrote() -> None
         ({"gone": True, "error": "client gone"}, 200, "left"),
     ],
 )
-def test_the_result_of_a_request_is_one_word(changes: dict[str, Any], status: int, result: str) -> None:
+def test_a_completed_request_has_one_result(changes: dict[str, Any], status: int, result: str) -> None:
     ctx = context()
     ctx.outcome = Outcome(**changes)
     assert ended(ctx, status).summary["result"] == result
 
 
-def test_repairs_and_their_values_are_bounded_and_no_secret_is_cut_in_half() -> None:
+def test_repairs_and_values_are_limited_and_no_secret_is_cut() -> None:
     ctx = context(audit_values=True)
     long = "x" * (MAX_VALUE - 4) + SECRET
     ctx.outcome.audit = tuple(Repair("finish", long, "", "so") for _ in range(MAX_REPAIRS + 3))

@@ -1,4 +1,4 @@
-"""The id of a request."""
+"""Request ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_plain_request_id_is_kept(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "a b", "a\nb", "x" * 65, "r\u00e9", "a/b", "a;b", "a\n"])
-def test_any_other_request_id_is_made_anew(given: str) -> None:
+def test_any_other_request_id_is_replaced(given: str) -> None:
     made = request_id({"HTTP_X_REQUEST_ID": given}, ())
     assert made != given and re.fullmatch("[0-9a-f]{32}", made)
     assert made != request_id({"HTTP_X_REQUEST_ID": given}, ())

@@ -1,4 +1,4 @@
-"""The story of one request, as the page shows it."""
+"""The details of one request on the live page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = wire([ROLE, says(f"I will.\n{STRONG}"), ends()])
 
 
 def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **asked: Any) -> bytes:
-    """What is kept of an answer."""
+    """Return the capture of an answer."""
     request = read_chat(b"", chat(**{"tools": [*OFFERED], **asked}))
     about = request_facts(request, raw_text=False, client="", ordered=False, thoughts=Thoughts(unknown=True))
     answer = TryRecording(b"", raw_text=False)
@@ -34,7 +34,7 @@ def capture(body: bytes = TEXT, *, status: int = 200, complete: bool = True, **a
 
 
 def story(**parts: bytes) -> Record:
-    """`capture_1` is the part `capture 1`."""
+    """Return a record. The argument `capture_1` becomes the part `capture 1`."""
     return Record({"id": "r1"}, {name.replace("_", " "): data for name, data in parts.items()})
 
 
@@ -44,7 +44,7 @@ def reading(one: Record) -> list[Any]:
     return found
 
 
-def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
+def test_without_tools_the_story_says_that_the_text_is_not_read() -> None:
     assert reading(story(capture_1=capture(tools=[]))) == ["the request offers no tools, so its text is not read"]
 
 
@@ -53,11 +53,11 @@ def test_without_tools_the_text_is_not_read_and_that_is_told() -> None:
     [story(), story(capture_1=capture(status=500)), story(capture_1=b"no capture"), story(capture_1=b"")],
     ids=["nothing kept", "an error", "what is no capture", "nothing in it"],
 )
-def test_where_there_is_nothing_to_read_nothing_is_told_of_it(one: Record) -> None:
+def test_without_a_readable_capture_there_is_no_reading(one: Record) -> None:
     assert reading(one) == []
 
 
-def test_every_reason_has_its_sentence() -> None:
-    told = reasons()
-    assert {rejection.label for rejection in Rejection} <= told.keys()
-    assert "no_name" in told and all(told.values())
+def test_every_rejection_has_a_sentence() -> None:
+    sentences = reasons()
+    assert {rejection.label for rejection in Rejection} <= sentences.keys()
+    assert "no_name" in sentences and all(sentences.values())

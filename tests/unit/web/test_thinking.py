@@ -1,6 +1,4 @@
-"""What of a request, and of the rules, says how its model thinks; what a client says of it goes up in the words of
-the model's family.
-"""
+"""The thinking settings of requests and rules are translated for the model's family."""
 
 from __future__ import annotations
 
@@ -24,10 +22,10 @@ HY3, KIMI, SOLAR = "tencent/Hy3", "moonshotai/Kimi-K3", "upstage/solar-open-100b
 GPT, QWEN = "gpt-oss-20b", "Qwen3.5-9B"
 
 
-def told(
+def sent_upstream(
     translate: Callable[..., Any], model: str, given: Rules = BUILT_IN, server: str = "", **body: Any
 ) -> JsonObject:
-    """What goes up of it: the fields beside the model, the messages and their bound."""
+    """Return the fields that are sent upstream, except the model, the messages and their limit."""
     profile = given.profile(model, "")
     family = family_of(model, profile.family)
     options = ModelOptions(model=model, thinking=switch_of(given, profile, model, family), server_kind=server)
@@ -37,13 +35,13 @@ def told(
 
 
 def responses(effort: str, model: str, given: Rules = BUILT_IN) -> JsonObject:
-    """What goes up of the effort of a Responses client."""
-    return told(of_responses, model, given, input="Hi", reasoning={"effort": effort})
+    """Return the fields sent upstream for an effort of a Responses client."""
+    return sent_upstream(of_responses, model, given, input="Hi", reasoning={"effort": effort})
 
 
 def messages(model: str, given: Rules = BUILT_IN, **body: Any) -> JsonObject:
-    """What goes up of what a Messages client says."""
-    return told(of_messages, model, given, **{**ASKED, **body})
+    """Return the fields sent upstream for the body of a Messages client."""
+    return sent_upstream(of_messages, model, given, **{**ASKED, **body})
 
 
 def kwargs(**said: Any) -> JsonObject:
@@ -51,27 +49,27 @@ def kwargs(**said: Any) -> JsonObject:
 
 
 @rows(__file__, "model,effort,up")
-def test_the_effort_of_responses_is_the_family_s_own_word(model: str, effort: str, up: JsonObject) -> None:
+def test_the_effort_of_responses_and_chat_is_translated(model: str, effort: str, up: JsonObject) -> None:
     assert responses(effort, model) == up
-    assert told(lambda body, _: _Chat(body), model, reasoning_effort=effort) == up
+    assert sent_upstream(lambda body, _: _Chat(body), model, reasoning_effort=effort) == up
 
 
 class _Chat:
-    """A chat request, which is translated into itself."""
+    """A chat request, which is translated to itself."""
 
     def __init__(self, body: JsonObject) -> None:
         self.body = body
 
 
 @rows(__file__, "model,said,up")
-def test_so_is_that_of_messages(model: str, said: dict[str, Any], up: JsonObject | None) -> None:
+def test_the_effort_of_messages_is_translated(model: str, said: dict[str, Any], up: JsonObject | None) -> None:
     assert messages(model, **said) == (kwargs(thinking=True, thinking_effort="max") if up is None else up)
 
 
-def test_a_beginning_that_llama_cpp_is_to_continue_switches_thinking_off_in_these_words_too() -> None:
+def test_a_prefilled_answer_for_llama_cpp_switches_thinking_off() -> None:
     begun = [*ASKED["messages"], {"role": "assistant", "content": "So"}]
     said: dict[str, Any] = {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}
-    up = told(of_messages, KIMI, server="llamacpp", max_tokens=9, messages=begun, **said)
+    up = sent_upstream(of_messages, KIMI, server="llamacpp", max_tokens=9, messages=begun, **said)
     assert up == kwargs(thinking=False)
 
 

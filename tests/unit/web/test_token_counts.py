@@ -1,4 +1,4 @@
-"""The tokens of a text, counted by the model server: 0 where it does not say."""
+"""Tokens of a text, counted by the model server, or 0 if it does not report them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.scripted import Script, Upstream, answer
         ([answer(b'{"count": 3}')[:-6], 0.05, b'": 4}'], 0),
     ],
 )
-def test_the_answer_of_either_kind_of_server_is_read(script: Script, count: int) -> None:
+def test_the_answers_of_both_kinds_of_servers_are_read(script: Script, count: int) -> None:
     with Upstream(script) as server:
         upstream = ModelServer(ServerOptions(server.url))
         target = TargetModel("tiny", Profile(), upstream, {"X-Request-Id": "r1"}, family=None)

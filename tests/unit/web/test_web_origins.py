@@ -1,4 +1,4 @@
-"""Web pages: which of them may ask, and under which names of this proxy."""
+"""Web pages: which pages may send requests, and under which host names of the proxy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = {"HTTP_HOST": "127.0.0.1:8003"}
 
 
 @rows(__file__, "origin,may")
-def test_a_page_of_this_machine_may_and_no_other(origin: str, may: bool) -> None:
+def test_only_a_local_page_is_allowed_by_default(origin: str, may: bool) -> None:
     if may:
         check_web_page({**HERE, "HTTP_ORIGIN": origin, "HTTP_SEC_FETCH_SITE": "cross-site"}, DEFAULT)
     else:
@@ -23,7 +23,7 @@ def test_a_page_of_this_machine_may_and_no_other(origin: str, may: bool) -> None
 
 
 @rows(__file__, "given")
-def test_a_page_is_known_by_other_headers_too(given: dict[str, str]) -> None:
+def test_a_page_is_recognized_by_other_headers(given: dict[str, str]) -> None:
     with pytest.raises(Forbidden, match="origins"):
         check_web_page({**HERE, **given}, DEFAULT)
 
@@ -35,11 +35,11 @@ def test_a_page_is_known_by_other_headers_too(given: dict[str, str]) -> None:
         {"HTTP_SEC_FETCH_SITE": "none"},
         {"HTTP_SEC_FETCH_SITE": "same-origin"},
         {"HTTP_USER_AGENT": "curl/8", "HTTP_ACCEPT": "*/*"},
-        {"HTTP_HTTP_REFERER": "https://agent.example"},  # a header of agents, `HTTP-Referer`, which no browser sends
+        {"HTTP_HTTP_REFERER": "https://agent.example"},  # agents send `HTTP-Referer`, browsers do not
     ],
 )
 @pytest.mark.parametrize("host", ["", "evil.example", "proxy.namespace.svc.cluster.local:8003"])
-def test_what_is_no_page_is_not_looked_at(given: dict[str, str], host: str) -> None:
+def test_a_request_that_does_not_come_from_a_page_is_allowed(given: dict[str, str], host: str) -> None:
     check_web_page({"HTTP_HOST": host, **given}, ())
 
 
@@ -50,13 +50,13 @@ def test_what_is_no_page_is_not_looked_at(given: dict[str, str], host: str) -> N
         *("localhost:", "[::FFFF:1.2.3.4]:80"),
     ],
 )
-def test_an_address_is_a_host(host: str) -> None:
+def test_an_ip_address_is_an_allowed_host(host: str) -> None:
     check_web_page({"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}, DEFAULT)
 
 
 @rows(__file__, "host")
-def test_a_name_is_none_unless_it_is_listed(host: str) -> None:
-    """DNS rebinding: a page's own name that means this machine. The page's origin is no help then."""
+def test_a_host_name_is_refused_unless_it_is_listed(host: str) -> None:
+    """DNS rebinding: a web page's own host name may resolve to this machine, which the origin does not show."""
     given = {"HTTP_HOST": host, "HTTP_ORIGIN": "http://localhost"}
     listed = (*DEFAULT, "https://proxy.example")
     for origins in (listed, (*listed, "*")):
@@ -68,7 +68,7 @@ def test_a_name_is_none_unless_it_is_listed(host: str) -> None:
 
 
 @rows(__file__, "listed,origin,may")
-def test_the_setting_says_which(listed: str, origin: str, may: bool) -> None:
+def test_the_setting_lists_the_allowed_origins(listed: str, origin: str, may: bool) -> None:
     given = {**HERE, "HTTP_ORIGIN": origin}
     if may:
         check_web_page(given, (listed,))

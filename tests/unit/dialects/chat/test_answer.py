@@ -1,4 +1,4 @@
-"""Whole answers: they take the way of a stream of one chunk, and only what the engine says otherwise is changed."""
+"""Whole chat answers: processed like a stream of one chunk, and changed only where the engine requires it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def answer(*entries: dict[str, Any], **top: Any) -> bytes:
 def rebuilt(
     body: bytes, *, clean: StripFields | None = None, parsed: bool = True, reasoning: Any = "as_is", **task: Any
 ) -> bytes:
-    """The answer as it goes to the client."""
+    """Return the answer as the client receives it."""
     engine = Engine(Task(tools=offered() if parsed else None, seed=SEED, **task))
     read = read_whole(body)
     events = (*engine.feed(as_chunk(read)), *engine.finish(done=True))
@@ -42,7 +42,7 @@ def rebuilt(
 
 
 def first(body: bytes) -> tuple[Any, list[tuple[str, str]], str]:
-    """Content, calls and finish of the first choice."""
+    """Return the content, calls and finish reason of the first choice."""
     entry = json.loads(body)["choices"][0]
     found = entry["message"].get("tool_calls") or []
     assert all(isinstance(call["id"], str) and call["id"] and call["type"] == "function" for call in found)
@@ -62,7 +62,7 @@ UNCHANGED: dict[str, bytes] = {
     "a call": answer(message(0, "tool_calls", content=None, tool_calls=[TOOL_CALL])),
     "a call and text": answer(message(0, "tool_calls", content="I will.", tool_calls=[TOOL_CALL])),
     "two calls": answer(message(0, "tool_calls", content="", tool_calls=[TOOL_CALL, {**TOOL_CALL, "id": "b"}])),
-    "a call with blanks around its arguments": answer(
+    "a call with whitespace around its arguments": answer(
         message(0, "tool_calls", tool_calls=[{**TOOL_CALL, "function": {"name": "bash", "arguments": f" {LS}\n"}}])
     ),
     "a call cut off": answer(
@@ -81,21 +81,21 @@ UNCHANGED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", UNCHANGED)
-def test_an_answer_that_needs_no_repair_leaves_as_the_very_bytes(name: str) -> None:
-    """C1: a body that was not changed is never re-serialised."""
+def test_an_answer_that_needs_no_repair_is_forwarded_unchanged(name: str) -> None:
+    """C1: an unchanged body is never serialized again."""
     assert rebuilt(UNCHANGED[name]) == UNCHANGED[name]
     assert rebuilt(UNCHANGED[name], parsed=False) == UNCHANGED[name]
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"[]", b'"a"', b"{}", b'{"choices": {}}', b'{"choices": null}', b"\xff"])
-def test_a_body_that_is_no_answer_is_an_upstream_that_broke(body: bytes) -> None:
+def test_a_body_that_is_not_an_answer_raises_upstream_broken(body: bytes) -> None:
     with pytest.raises(UpstreamBroken):
         read_whole(body)
 
 
 @pytest.mark.parametrize("entry", [{"message": None, "finish_reason": "stop"}, {"message": "x"}, {"text": None}])
-def test_a_choice_without_a_message_is_no_answer(entry: dict[str, Any]) -> None:
-    """Every SDK fails on it, and nothing tells its user why."""
+def test_a_choice_without_a_message_raises_upstream_broken(entry: dict[str, Any]) -> None:
+    """Every SDK fails on such a choice without saying why."""
     with pytest.raises(UpstreamBroken, match="without a message"):
         read_whole(answer({"index": 0, **entry}))
 
@@ -115,7 +115,7 @@ def test_a_choice_without_a_message_is_no_answer(entry: dict[str, Any]) -> None:
         (answer(message(content=None), message(1, content="a"), usage=COUNTS), False),
     ],
 )
-def test_an_answer_that_used_tokens_and_holds_nothing_is_told_from_others(body: bytes, nothing: bool) -> None:
+def test_an_empty_answer_that_used_tokens_counts_as_swallowed(body: bytes, nothing: bool) -> None:
     writer = AnswerWriter(ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)))
     reply = StreamReply(new_engine(), writer, lambda error: pytest.fail(repr(error)))
     reply.receive_answer(body, read_whole(body))

@@ -1,4 +1,4 @@
-"""A chat-completions request, read once."""
+"""Parsing of Chat Completions requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def result(text: object, role: str = "tool") -> dict[str, Any]:
     return {"role": role, "tool_call_id": "c", "content": text}
 
 
-def test_a_body_that_says_nothing_is_a_request_for_a_whole_answer_without_tools() -> None:
+def test_an_empty_body_asks_for_a_whole_answer_without_tools() -> None:
     made = read_chat(b"{}", {})
     assert (made.model, made.stream, made.usage, made.tools, made.forced) == ("", False, False, None, False)
     assert (made.json_reply, made.sources, made.made, made.ids) == (False, (), (), frozenset())
@@ -60,37 +60,37 @@ NOTHING = (False, False, False, False, False, "")
         *(({"parallel_tool_calls": each}, NOTHING) for each in (True, None, 0)),
     ],
 )
-def test_what_a_request_asks_for(fields: dict[str, Any], facts: tuple[Any, ...]) -> None:
+def test_the_request_is_parsed(fields: dict[str, Any], facts: tuple[Any, ...]) -> None:
     """F52, F86."""
     made = read(**fields)
     assert (made.tools is not None, made.forced, made.usage, made.json_reply, made.one_call, made.forced_tool) == facts
 
 
-def test_the_same_tools_are_the_very_same_in_every_request() -> None:
+def test_equal_tools_of_two_requests_are_the_same_object() -> None:
     one, other = read(tools=[READ]), read(tools=[json.loads(json.dumps(READ))])
     assert one.tools is not None and one.tools is other.tools
     assert one.body["tools"] is other.body["tools"]
 
 
 @pytest.mark.parametrize("value", [True, 1, 1.0, "true", "True", "t", "YES", "y", "on", "1"])
-def test_what_servers_take_for_true_is_true(value: Json) -> None:
+def test_values_that_servers_read_as_true_are_true(value: Json) -> None:
     assert is_true(value) and read(stream=value).stream
 
 
 @pytest.mark.parametrize("value", [False, 0, 2, None, "false", "off", "", "2", " true", [], [True], {}])
-def test_all_else_is_false(value: Json) -> None:
+def test_all_other_values_are_false(value: Json) -> None:
     assert not is_true(value) and not read(stream=value).stream
 
 
-def test_the_ids_of_the_history_are_known() -> None:
+def test_the_ids_of_the_history_are_collected() -> None:
     calls: list[Json] = [{"id": "a"}, {"id": 7}, {}, "odd", {"id": "b"}]
     messages: list[Json] = [{"role": "assistant", "tool_calls": calls}, "odd", {"tool_calls": None}]
     assert call_ids(messages) == {"a", "b"}
     assert call_ids(None) == frozenset()
 
 
-def test_the_loop_guard_counts_by_role_or_by_call_id_in_the_whole_history() -> None:
-    """A1: as the OpenClaw proxy counted."""
+def test_the_loop_guard_counts_results_by_role_or_call_id_in_the_whole_history() -> None:
+    """A1: it counts as the OpenClaw proxy did."""
     messages: list[Any] = [
         {"role": "user", "content": "a"},
         {"role": "tool", "content": "x"},

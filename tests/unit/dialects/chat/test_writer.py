@@ -1,4 +1,4 @@
-"""Chat Completions to the client: what passes, what is written anew, and what is cleaned (C1, C5)."""
+"""Chat Completions sent to the client: what is forwarded, rewritten, and stripped (C1, C5)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ CLEAN = StripFields(
 def writer(*, usage: bool = True, clean: StripFields | None = None, **given: Any) -> ChatWriter:
     options = ChatOptions(model="asked", usage=usage, clean=clean or StripFields(), **given)
     made = ChatWriter(options)
-    # The role went with an earlier chunk.
+    # An earlier chunk has sent the role.
     made.write(Unchanged(b"", ()))
     return made
 
 
 def written(event: Event, source: Chunk | None = None, **given: Any) -> list[Any]:
-    """The chunks that one event becomes."""
+    """Return the chunks that are written for one event."""
     one = writer(**given)
     if source is not None:
         one.observe_chunk(source)
     return bodies(one.write(event))
 
 
-def test_a_call_opens_in_one_chunk_with_the_first_of_its_arguments() -> None:
-    """A1: one chunk per call where all of it is known."""
+def test_a_call_opens_in_one_chunk_with_its_first_arguments() -> None:
+    """A1: a call that is completely known is one chunk."""
     one = writer()
     assert one.write(CallOpened(0, 1, "a", "bash")) == b""
     (body,) = bodies(one.write(CallArguments(0, 1, "{}")))
@@ -61,8 +61,8 @@ def test_a_call_opens_in_one_chunk_with_the_first_of_its_arguments() -> None:
     assert body["choices"][0]["delta"]["tool_calls"] == [{"index": 1, "function": {"arguments": " "}}]
 
 
-def test_a_finish_is_the_upstream_s_own_chunk_with_the_true_reason() -> None:
-    """C4: with what else it says, and without text that has left already."""
+def test_a_finish_is_the_upstream_chunk_with_the_correct_reason() -> None:
+    """C4: the chunk keeps its other fields but not text that was already sent."""
     source = chunk(
         {**delta(0, "stop", content="a"), "stop_reason": 7},
         usage=COUNTS,
@@ -90,15 +90,15 @@ ERRORS: list[tuple[Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("error", "fields"), ERRORS)
-def test_an_error_has_the_shape_that_the_sdks_raise(error: Any, fields: dict[str, Any]) -> None:
+def test_an_error_has_the_fields_that_sdks_expect(error: Any, fields: dict[str, Any]) -> None:
     """F65."""
     assert json.loads(error_body(error)) == {"error": fields}
     assert bodies(writer().error(error)) == [{"error": fields}]
     assert bodies(writer().write(Failed(error))) == [{"error": fields}]
 
 
-def test_an_error_event_is_one_event_whatever_the_body() -> None:
-    """A pretty-printed body over lines is still one event for a strict client."""
+def test_an_error_with_a_multi_line_body_is_one_event() -> None:
+    """A strict client reads the lines of a pretty-printed body as one event."""
     body = b'{\n  "error": {"message": "no"}\n}'
     event = writer().error(UpstreamRefused("no", status=400, body=body))
     lines = [line.removeprefix(b"data: ") for line in event.strip().split(b"\n")]
@@ -126,14 +126,14 @@ def test_fields_that_the_client_does_not_expect_are_removed() -> None:
     }
 
 
-def test_where_nothing_is_to_be_removed_the_bytes_stay() -> None:
-    """C1: a body that was not changed is never re-serialised."""
+def test_an_event_without_fields_to_remove_is_unchanged() -> None:
+    """C1: an unchanged body is never serialized again."""
     raw = b'data:  {"id" : "c1", "choices":[{"delta":{"content":"\\u0061"}}]}\r\n\r\n'
     assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw
 
 
 @pytest.mark.parametrize("written_as", ['"tool_calls": []', '"tool_calls":[]', '"tool_calls" : [ ]'])
-def test_empty_lists_of_calls_are_removed_where_tools_are_offered(written_as: str) -> None:
+def test_empty_tool_call_lists_are_removed_if_tools_are_offered(written_as: str) -> None:
     """F64."""
     raw = ('data: {"choices": [{"index": 0, "delta": {"content": "a", ' + written_as + "}}]}\n\n").encode()
     assert passed_body(raw, parsed=True)["choices"][0]["delta"] == {"content": "a"}
@@ -149,7 +149,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("wanted", NAMES)
-def test_reasoning_that_came_under_both_names_is_said_once_under_each(wanted: Any) -> None:
+def test_reasoning_in_both_fields_is_sent_once_in_each_wanted_field(wanted: Any) -> None:
     raw = chunk(delta(reasoning="so", reasoning_content="so", content="a")).raw
     said = {**dict.fromkeys(NAMES[wanted], "so"), "content": "a"}
     assert passed_body(raw, reasoning=wanted)["choices"][0]["delta"] == said
@@ -168,12 +168,12 @@ def test_reasoning_that_came_under_both_names_is_said_once_under_each(wanted: An
     ],
 )
 @pytest.mark.parametrize("wanted", NAMES)
-def test_an_event_without_reasoning_leaves_as_the_very_bytes(raw: bytes, wanted: Any) -> None:
+def test_an_event_without_reasoning_is_forwarded_unchanged(raw: bytes, wanted: Any) -> None:
     """C1."""
     assert writer(reasoning=wanted).write(Unchanged(raw, (Text(0, "a"),))) == raw
 
 
-def test_reasoning_that_the_client_must_not_get_goes_under_every_name() -> None:
+def test_stripped_reasoning_is_removed_from_both_fields() -> None:
     clean = StripFields(message=("reasoning", "reasoning_content"))
     raw = chunk(delta(reasoning="so", content="a")).raw
     assert passed_body(raw, reasoning="both", clean=clean)["choices"][0]["delta"] == {"content": "a"}
@@ -187,7 +187,7 @@ THOUGHT, PROSE = delta(reasoning="Hm."), delta(content="box>.")
 
 
 def replied(data: bytes, step: int) -> bytes:
-    """A reply with tools, whose bytes come so many at a time."""
+    """Return the reply to a request with tools whose bytes arrive in pieces of `step`."""
     options = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
     reply = StreamReply(new_engine(), ChatWriter(options), lambda error: pytest.fail(repr(error)))
     parts = [reply.receive(data[at : at + step]) for at in range(0, len(data), step)]
@@ -196,44 +196,44 @@ def replied(data: bytes, step: int) -> bytes:
 
 
 def deltas_of(data: bytes, step: int) -> list[Any]:
-    """The deltas of the first choice."""
+    """Return the deltas of the first choice."""
     return [body["choices"][0]["delta"] for body in bodies(replied(data, step)) if body != "[DONE]"]
 
 
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 @pytest.mark.parametrize("first", ["<tool", "{", "<", "Well <tool"])
 @pytest.mark.parametrize("role", ["assistant", "model"])
-def test_the_first_chunk_that_leaves_has_the_role_of_the_first_that_came(step: int, first: str, role: str) -> None:
-    """C5: where reasoning overtakes held text; and no later one says it again."""
-    came = [chunk(delta(role=role, content=first)), chunk(THOUGHT), chunk(THOUGHT), chunk(PROSE), ends()]
-    told = deltas_of(b"".join(each.raw for each in came) + b"data: [DONE]\n\n", step)
-    assert [said.get("role") for said in told] == [role] + [None] * (len(told) - 1)
-    assert "".join(said.get("content") or "" for said in told) == f"{first}box>."
-    assert "".join(said.get("reasoning") or "" for said in told) == "Hm.Hm."
+def test_only_the_first_sent_chunk_has_the_servers_role(step: int, first: str, role: str) -> None:
+    """C5: also if reasoning overtakes held text."""
+    received = [chunk(delta(role=role, content=first)), chunk(THOUGHT), chunk(THOUGHT), chunk(PROSE), ends()]
+    sent = deltas_of(b"".join(each.raw for each in received) + b"data: [DONE]\n\n", step)
+    assert [said.get("role") for said in sent] == [role] + [None] * (len(sent) - 1)
+    assert "".join(said.get("content") or "" for said in sent) == f"{first}box>."
+    assert "".join(said.get("reasoning") or "" for said in sent) == "Hm.Hm."
 
 
-def test_a_server_that_says_the_role_in_each_chunk_is_not_changed() -> None:
+def test_a_role_in_every_chunk_of_the_server_is_kept() -> None:
     """C1."""
-    came = [chunk(delta(role="assistant", content=word)) for word in ("So ", "it ", "is.")]
-    data = b"".join(each.raw for each in (*came, ends())) + b"data: [DONE]\n\n"
+    received = [chunk(delta(role="assistant", content=word)) for word in ("So ", "it ", "is.")]
+    data = b"".join(each.raw for each in (*received, ends())) + b"data: [DONE]\n\n"
     assert replied(data, 7) == data
 
 
-def test_each_choice_has_its_role() -> None:
-    came = [
+def test_each_choice_has_its_role_once() -> None:
+    received = [
         *(chunk(delta(number, role="assistant", content="<tool")) for number in (0, 1)),
         *(chunk(delta(number, reasoning="Hm.")) for number in (1, 0)),
         *(chunk(delta(number, content="box>.")) for number in (0, 1)),
         *(ends(), ends(choice=1)),
     ]
-    data = replied(b"".join(each.raw for each in came) + b"data: [DONE]\n\n", 10_000)
+    data = replied(b"".join(each.raw for each in received) + b"data: [DONE]\n\n", 10_000)
     for number in (0, 1):
         entries = [entry for body in bodies(data) if body != "[DONE]" for entry in body["choices"]]
         said = [entry["delta"] for entry in entries if entry["index"] == number]
         assert [each.get("role") for each in said] == ["assistant"] + [None] * (len(said) - 1)
 
 
-def test_an_event_that_is_no_json_passes_a_writer_that_cleans() -> None:
-    """U15: not ours to understand, and no reason to fail."""
+def test_an_event_that_is_not_json_is_forwarded_unchanged() -> None:
+    """U15: the proxy does not fail on events that it cannot parse."""
     raw = b"data: not JSON\n\n"
     assert writer(clean=CLEAN).write(Unchanged(raw, ())) == raw

@@ -1,4 +1,4 @@
-"""The engine's events as blocks of a Messages stream: in order, one open at a time (F53, F93), whatever comes."""
+"""The engine's events become ordered blocks of a Messages stream, with one open at a time (F53, F93)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(index: int, name: str = "f", id_: str | None = None) -> CallOpened:
 
 
 def stream(events: Iterable[Event]) -> bytes:
-    """The bytes of a stream that the server finished."""
+    """Return the bytes of a stream that the server finished."""
     writer = MessagesWriter(ASKED)
     writer.observe_chunk(Chunk({"id": "chatcmpl-42"}, b""))
     said = b"".join(map(writer.write, events))
@@ -36,13 +36,13 @@ def stream(events: Iterable[Event]) -> bytes:
 
 
 def content(*events: Event) -> list[tuple[str, Any]]:
-    """The blocks of a finished stream: kind and what is in it."""
+    """Return the kind and content of each block of a finished stream."""
     made = check_stream(stream(events))["content"]
     return [(block["type"], block[{"tool_use": "input"}.get(block["type"], block["type"])]) for block in made]
 
 
-def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two long calls, fragment by fragment: what is read of them stays linear (C7)."""
+def test_interleaved_calls_are_read_in_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7: two long calls arrive in alternating fragments."""
     read: list[int] = []
 
     def counting(text: str) -> bool:
@@ -59,8 +59,8 @@ def test_calls_that_take_turns_are_not_read_anew_each_time(monkeypatch: pytest.M
     assert sum(read) < 20 * 5000 * 40
 
 
-def test_calls_that_wait_behind_another_are_limited() -> None:
-    """Where nothing is repaired nobody else counts them."""
+def test_the_number_of_calls_that_wait_for_another_is_limited() -> None:
+    """No other code counts these calls if nothing is repaired."""
     blocks = MessagesWriter(ASKED)
     blocks.take(opened(0))
     with pytest.raises(LimitExceeded, match="max_calls"):

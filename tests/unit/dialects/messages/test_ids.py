@@ -1,4 +1,4 @@
-"""Ids of calls and signatures of reasoning, as Messages clients have them (F8, F48, C5, C8)."""
+"""Call ids and reasoning signatures of Messages clients (F8, F48, C5, C8)."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ ANY = st.text(st.characters(exclude_categories=()))
         ("call_1\n", "toolu_b64-Y2FsbF8xCg"),
     ],
 )
-def test_what_servers_give_and_what_clients_get(server: str, client: str) -> None:
-    """Written out, because ids of conversations that are under way must still be read by a later version."""
+def test_client_ids_of_server_ids_are_stable(server: str, client: str) -> None:
+    """The ids are literals because later versions must read the ids of running conversations."""
     assert client_id(server) == client
     assert server_id(client) == server
 
 
 @given(ANY)
-def test_each_id_comes_back_as_it_was(server: str) -> None:
+def test_each_id_is_restored(server: str) -> None:
     client = client_id(server)
     assert CLIENTS.fullmatch(client)
     assert server_id(client) == server
 
 
 @pytest.mark.parametrize("code", ["b64-A", "b64-!!", "b64-_w", "b64-Zm9=", "b64-Zm9", "b64-ü"])
-def test_what_only_looks_escaped_stays_as_it_is(code: str) -> None:
-    """No base64, no UTF-8, or not as it would be written here: never an error, for clients may make up ids."""
+def test_an_id_that_only_looks_escaped_is_unchanged(code: str) -> None:
+    """Invalid base64, invalid UTF-8 or another encoding is not an error: clients may invent ids."""
     assert server_id(f"toolu_{code}") == code
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_signature_names_the_field_of_its_reasoning(field: str) -> None:
+def test_a_signature_names_the_reasoning_field(field: str) -> None:
     assert signed_field(signature(field)) == field

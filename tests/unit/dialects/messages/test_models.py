@@ -1,4 +1,4 @@
-"""GET /v1/models in Anthropic's shape: pages, and one model. F95: Claude Code refuses a model that is not listed."""
+"""GET /v1/models in Anthropic's format: pages and single models. F95: Claude Code refuses unlisted models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def refused(**query: str | int) -> str:
 
 
 def sdk(cards: tuple[ModelCard, ...], asked: list[str]) -> anthropic.Anthropic:
-    """The official SDK, strict, in front of the two functions."""
+    """Return the official SDK, in strict mode, connected to the two functions."""
 
     def serve(request: httpx2.Request) -> httpx2.Response:
         asked.append(str(request.url.query, "ascii"))
@@ -51,7 +51,7 @@ def sdk(cards: tuple[ModelCard, ...], asked: list[str]) -> anthropic.Anthropic:
     )
 
 
-def test_the_official_sdk_walks_all_pages() -> None:
+def test_the_official_sdk_reads_all_pages() -> None:
     asked: list[str] = []
     with sdk(CARDS, asked) as client:
         assert [each.id for each in client.models.list(limit=2)] == ["m0", "m1", "m2", "m3", "m4"]
@@ -60,7 +60,7 @@ def test_the_official_sdk_walks_all_pages() -> None:
         assert [each.id for each in client.beta.models.list(after_id="m2")] == ["m3", "m4"]
 
 
-def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_known() -> None:
+def test_a_model_has_every_sdk_field_and_null_for_unknown_values() -> None:
     info = model_info(ModelCard("m"))
     assert info.keys() == ModelInfo.model_fields.keys()
     needed = [name for name, field in ModelInfo.model_fields.items() if field.is_required()]
@@ -91,7 +91,7 @@ def test_a_model_has_every_field_of_the_sdks_type_and_says_null_for_what_is_not_
         ({"after_id": "m0", "before_id": "m3"}, ["m1", "m2"], False),
     ],
 )
-def test_a_page_is_cut_as_the_api_cuts_it(query: dict[str, str | int], found: list[str], more: bool) -> None:
+def test_pages_are_cut_as_the_api_cuts_them(query: dict[str, str | int], found: list[str], more: bool) -> None:
     page = models_page(CARDS, **query)  # type: ignore[arg-type]
     assert (ids(page), page["has_more"]) == (found, more)
     ends = [found[0], found[-1]] if found else [None, None]
@@ -100,7 +100,7 @@ def test_a_page_is_cut_as_the_api_cuts_it(query: dict[str, str | int], found: li
     assert json.loads(json.dumps(page)) == page
 
 
-def test_a_name_that_stands_twice_is_listed_once_so_that_paging_ends() -> None:
+def test_a_name_that_occurs_twice_is_listed_once() -> None:
     twice = (ModelCard("a", owner="one"), ModelCard("b"), ModelCard("a"), ModelCard("c"))
     assert ids(models_page(twice)) == ["a", "b", "c"]
     with sdk(twice, []) as client:
@@ -108,11 +108,11 @@ def test_a_name_that_stands_twice_is_listed_once_so_that_paging_ends() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1001, -1, "0", "1001", "x", "2.5", "1e2", " 2", "²", "9" * 5000])
-def test_a_limit_that_is_none_is_refused(limit: str | int) -> None:
+def test_an_invalid_limit_is_refused(limit: str | int) -> None:
     assert refused(limit=limit) == "limit: it must be a whole number from 1 to 1000"
 
 
-def test_ids_that_lead_nowhere_are_refused() -> None:
+def test_unknown_page_ids_are_refused() -> None:
     assert refused(after_id="x") == "after_id: there is no model 'x' in the list; begin again without it"
     assert refused(before_id="\n" * 500).startswith(r"before_id: there is no model '\n\n")
     assert len(refused(before_id="\n" * 500)) < 300

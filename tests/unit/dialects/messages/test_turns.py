@@ -1,4 +1,4 @@
-"""The turns of a conversation as chat messages, for every conversation (C3, C8, F82, F83, F89)."""
+"""The turns of random conversations as chat messages (C3, C8, F82, F83, F89)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ QUOTED = '<tool_call>\n{"name": "run",\n "arguments": {}}\n</tool_call>'
 
 @pytest.mark.parametrize("mark", ["→", "\t", ":", ": "])
 @pytest.mark.parametrize("before", ["", "Result of calling the Read tool:\n", "Done.\n\n"])
-def test_a_call_that_is_quoted_with_line_numbers_is_no_call(mark: str, before: str) -> None:
-    """F89: nobody quotes the numbers, and a call of several lines is not in the result word for word."""
+def test_a_call_quoted_with_line_numbers_is_not_a_call(mark: str, before: str) -> None:
+    """F89: the model does not repeat the numbers, so a quoted call of several lines is not in the result verbatim."""
     numbered = before + "\n".join(f"{at:6}{mark}{line}" for at, line in enumerate(QUOTED.split("\n"), start=9))
     called = (user("hi"), assistant(call()))
     tools = offered(function("run"))
@@ -57,7 +57,7 @@ ANSWERS = st.lists(TEXTS | st.just(THOUGHT) | st.builds(call, IDS), max_size=3)
 ASKED = st.lists(st.builds(lambda blocks: user(*blocks), USERS) | st.builds(system, WORDS), min_size=1, max_size=3)
 ANSWERED = st.builds(lambda blocks: {"role": "assistant", "content": blocks}, ANSWERS)
 EXCHANGES = st.lists(st.tuples(ASKED, ANSWERED), min_size=1, max_size=4)
-# A task as an agent works on it: calls, and results beside which only the client says something.
+# An agent's task: calls and results, where only the client adds text to results.
 ADDED = st.lists(st.just(text(reminder("x"))), max_size=2)
 ROUNDS = st.builds(
     lambda answer, before, said, after, more: [
@@ -74,9 +74,9 @@ TASKS = st.builds(
 
 
 @given(EXCHANGES, ASKED)
-def test_turns_are_as_templates_want_them(exchanges: list[tuple[list[Any], Any]], last: list[Any]) -> None:
-    """F82, F83: no system message below the top, turns that alternate, results before the words of their turn, and
-    behind results a message of the user's only for words of the user's own or pictures.
+def test_turns_are_as_chat_templates_require(exchanges: list[tuple[list[Any], Any]], last: list[Any]) -> None:
+    """F82, F83: only the first message is a system message, turns alternate, and results precede their turn's text.
+    A user message follows results only for the user's own text or pictures.
     """
     found = messages(user("hi"), *(entry for asked, answer in exchanges for entry in (*asked, answer)), *last)
     roles = [message["role"] for message in found]
@@ -91,9 +91,9 @@ def test_turns_are_as_templates_want_them(exchanges: list[tuple[list[Any], Any]]
 
 
 @given(st.lists(TASKS, min_size=1, max_size=3), st.sampled_from(["drop", "reasoning"]))
-def test_a_task_is_as_mistrals_templates_want_it(tasks: list[list[Any]], history: str) -> None:
-    """F82: behind the system message the user and the answer take turns, calls and their results aside; a message of
-    the user's never follows results. An agent's task must not end because its client adds reminders.
+def test_a_task_is_as_mistral_templates_require(tasks: list[list[Any]], history: str) -> None:
+    """F82: user and assistant messages alternate after the system message, apart from calls and their results. A user
+    message never follows results: an agent's task must not end because its client adds reminders.
     """
     asked = ask(*(entry for task in tasks for entry in task), user("go"), system="s")
     found = messages_of(sent(asked, reasoning_history=history))

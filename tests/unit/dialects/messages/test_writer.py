@@ -1,4 +1,4 @@
-"""Messages to the client: the writer's bytes, whole messages, errors; and recorded replies in this dialect (F93)."""
+"""Messages sent to the client: the writer's bytes, whole messages, errors, and recorded replies (F93)."""
 
 from __future__ import annotations
 
@@ -79,25 +79,25 @@ def fail(error: Exception) -> None:
     ],
     ids=lambda each: f"{type(each).__name__} {each.status}" if isinstance(each, ProxyError) else "",
 )
-def test_an_error_has_the_status_and_the_type_that_the_api_pairs(error: ProxyError, status: int) -> None:
+def test_an_error_has_matching_status_and_type(error: ProxyError, status: int) -> None:
     assert error_status(error) == status
     made = check_error(error_body(error), status)
     assert made == {"type": "error", "error": {"type": ERROR_TYPES[status], "message": error.message}}
 
 
 @pytest.mark.parametrize(("status", "kind"), [(409, "invalid_request_error"), (422, "invalid_request_error")])
-def test_a_status_that_the_api_does_not_name_keeps_its_side(status: int, kind: str) -> None:
+def test_a_status_without_a_type_of_its_own_keeps_its_class(status: int, kind: str) -> None:
     assert error_object(UpstreamRefused("x", status=status))["error"] == {"type": kind, "message": "x"}
     assert error_object(UpstreamRefused("x", status=599))["error"] == {"type": "api_error", "message": "x"}
 
 
-def test_only_the_server_s_own_words_are_read_for_it() -> None:
-    """What a client sends must not look like a full context."""
+def test_context_overflow_is_detected_only_in_the_servers_own_message() -> None:
+    """Text of the client must not look like a full context."""
     words = "messages.0.role: 'maximum context length is 8192 tokens; request has 9000 input tokens' is no role"
     assert error_object(BadRequest(words))["error"] == {"type": "invalid_request_error", "message": words}
 
 
-# Replies as the real servers send them, in any cut.
+# Replies of real servers, cut at any position.
 
 
 def stream_reply(tools: Any, *, raw_text: bool = False) -> StreamReply:
@@ -106,7 +106,7 @@ def stream_reply(tools: Any, *, raw_text: bool = False) -> StreamReply:
 
 
 def through(now: StreamReply, parts: Iterable[bytes]) -> bytes:
-    """What the client gets of a stream in these parts."""
+    """Return the client's bytes of a stream that arrives in these parts."""
     given_ = b"".join(map(now.receive, parts))
     if now.failure is None:
         given_ += now.finish()
@@ -114,7 +114,7 @@ def through(now: StreamReply, parts: Iterable[bytes]) -> bytes:
 
 
 ERROR = event({"error": {"message": "engine died", "type": "InternalServerError", "param": None, "code": 500}})
-# What a server may send between the calls, and what may end a reply.
+# Events that a server may send between calls and at the end of a reply.
 BETWEEN = [
     *(text(each) for each in ("a", "Hi ", "\n", "<think>", "</think>", "<thi", HERMES, HERMES[:30], HERMES[30:], "é")),
     *(text(each) for each in ("<tool_call>", "[THINK]", "```json\n", "<|channel|>final<|message|>")),
@@ -130,7 +130,7 @@ ENDS = [
 
 @st.composite
 def replies(draw: st.DrawFn) -> list[bytes]:
-    """Calls in fragments that may take turns, and be cut, with other things between them."""
+    """Return calls in fragments, possibly interleaved or truncated, with other events between them."""
     said_ = json.dumps(INPUT)
     places = dict.fromkeys(range(draw(st.integers(0, 3))), 0)
     events = [ROLE]
@@ -150,10 +150,10 @@ def replies(draw: st.DrawFn) -> list[bytes]:
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(replies(), st.booleans(), st.randoms(use_true_random=False))
-def test_whatever_a_server_streams_the_client_gets_blocks_in_order(
+def test_any_upstream_stream_becomes_ordered_blocks(
     events: list[bytes], offered: bool, rng: random.Random
 ) -> None:
-    """F53, F93: and the same at every cut."""
+    """F53, F93: and the result does not depend on the cuts."""
     data, tools = b"".join(events), read_tools([WRITE_FILE]) if offered else None
     made = through(stream_reply(tools), [data])
     got = check_stream(made)

@@ -1,4 +1,4 @@
-"""Errors as Responses clients know them: code, status, words."""
+"""Errors in the Responses format: code, status and message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.errors import BadRequest, InternalError, ProxyError, Unavailable, Ups
 from proxy.json import JsonObject
 
 JINJA = "While executing CallExpression at line 9: Error: Jinja Exception: Conversation roles must alternate"
-# As servers that follow OpenAI say it; the words are their own.
+# Server messages in OpenAI's error format.
 TOO_LONG: JsonObject = {"message": "Too long.", "type": "invalid_request_error", "code": "context_length_exceeded"}
 FULL = "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens."
 
@@ -52,7 +52,7 @@ def test_each_error_has_its_code_and_status(error: ProxyError, code: str, status
     assert json.loads(error_body(error))["error"]["code"] == (code or None)
 
 
-def test_the_wait_is_told_in_words() -> None:
+def test_the_message_names_the_wait() -> None:
     """Codex reads "try again in 7s"."""
     error = refused(429, "slow down.", **{"Retry-After": "7"})
     assert failure(error)["message"] == "slow down. Please try again in 7s."
@@ -60,5 +60,5 @@ def test_the_wait_is_told_in_words() -> None:
 
 
 @pytest.mark.parametrize("wait", ["²", "٣", "-1", "1.5", "9" * 10, "Wed, 21 Oct 2026 07:28:00 GMT", ""])
-def test_a_wait_that_is_no_number_of_seconds_is_not_told(wait: str) -> None:
+def test_an_invalid_wait_is_not_in_the_message(wait: str) -> None:
     assert failure(refused(429, "slow down.", **{"Retry-After": wait}))["message"] == "slow down."

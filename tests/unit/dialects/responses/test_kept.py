@@ -1,4 +1,4 @@
-"""Requests that refer to kept responses become requests that hold the whole conversation."""
+"""Requests that refer to stored responses become requests with the whole conversation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADVICE = "send the whole conversation; responses are kept on one host only"
 
 
 class Kept:
-    """One response, and the number of times it was looked up."""
+    """One stored response that counts its lookups."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -42,7 +42,7 @@ def test_a_reference_is_replaced_by_its_item(reference: dict[str, Any], item: di
     assert resumed([reference, OWN]).items == [item, OWN]
 
 
-def test_a_response_is_read_once_for_all_references_to_its_items() -> None:
+def test_a_response_is_read_once_for_all_references_to_it() -> None:
     kept = Kept()
     references: list[Any] = [{"type": "item_reference", "id": id_} for id_ in ("msg_1_0", "fc_1_1") * 50]
     assert resume({"model": "m", "input": references}, kept).items == [SAID, CALL] * 50
@@ -50,7 +50,7 @@ def test_a_response_is_read_once_for_all_references_to_its_items() -> None:
 
 
 @pytest.mark.parametrize("id_", ["msg_1_7", "msg_2_0", "msg", "msg_1", "x_resp_1_0", "_", "\ud800"])
-def test_a_reference_to_nothing_is_refused_at_its_place(id_: str) -> None:
+def test_an_unknown_reference_is_refused_with_its_position(id_: str) -> None:
     with pytest.raises(NotFound, match=rf"input\.1: the item .* is not kept here: {ADVICE}") as caught:
         resumed([OWN, {"type": "item_reference", "id": id_}])
     assert (caught.value.status, caught.value.param) == (404, "input.1")

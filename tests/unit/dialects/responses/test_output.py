@@ -1,4 +1,4 @@
-"""The fields of a response that repeat the request's, and the input of a custom tool out of JSON (C9)."""
+"""Response fields that repeat the request, and the input of a custom tool, taken from JSON (C9)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from proxy.dialects.responses.writer import echo, plain_input
 PATCH = '*** Begin Patch\n*** Add File: a\n+"é" \\ \t😀\n*** End Patch'
 FENCED = f"```\n{PATCH}\n```"
 NAMED = f"```diff\n{PATCH}\n```"
-# Arguments, and the input that they are.
+# Arguments, and the input that they contain.
 CASES: dict[str, tuple[str, str]] = {
     "a patch": (json.dumps({"input": PATCH}), PATCH),
     "not escaped": (json.dumps({"input": PATCH}, ensure_ascii=False), PATCH),
-    "with blanks": (f' {{ "input" : {json.dumps(PATCH)} }} ', PATCH),
+    "with whitespace": (f' {{ "input" : {json.dumps(PATCH)} }} ', PATCH),
     "any text": ('{"input": "a\\/b\\b\\f\\r"}', "a/b\b\f\r"),
-    "begins with blanks": ('{"input": "\\n  a"}', "\n  a"),
+    "begins with whitespace": ('{"input": "\\n  a"}', "\n  a"),
     "nothing": ('{"input": ""}', ""),
-    "blanks": ('{"input": " "}', " "),
+    "whitespace": ('{"input": " "}', " "),
     "no arguments": ("{}", ""),
     "another key": (json.dumps({"patch": PATCH}), PATCH),
     "wrapped twice": (json.dumps({"input": json.dumps({"patch": PATCH})}), PATCH),
@@ -32,13 +32,13 @@ CASES: dict[str, tuple[str, str]] = {
     "a fence of code": (json.dumps({"input": "```js\na()\n```"}), "```js\na()\n```"),
     "an object that is the text": (json.dumps({"input": '{"patch": "a"}'}), '{"patch": "a"}'),
     "several keys": ('{"a": "b", "c": "d"}', '{"a": "b", "c": "d"}'),
-    "a number beside it": ('{"input": "a", "timeout": 1e999}', "a"),
+    "a number next to it": ('{"input": "a", "timeout": 1e999}', "a"),
     "a number": ('{"input": 7}', '{"input": 7}'),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_input_is_what_the_model_wrote(name: str) -> None:
+def test_the_input_is_the_text_of_the_model(name: str) -> None:
     arguments, wanted = CASES[name]
     assert plain_input(arguments) == wanted
 
@@ -47,10 +47,10 @@ FORMAT = {"format": {"type": "text"}}
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "repeated"),
     [
         *(
-            ({name: value}, {name: value})  # also what is 0, false or empty
+            ({name: value}, {name: value})  # also 0, false and empty values
             for name, value in (
                 *(("instructions", "rules"), ("tools", [{"type": "function", "name": "run"}]), ("user", "")),
                 *(("tool_choice", {"type": "function", "name": "run"}), ("parallel_tool_calls", False)),
@@ -58,7 +58,7 @@ FORMAT = {"format": {"type": "text"}}
             )
         ),
         ({"temperature": None, "tools": None, "text": None, "reasoning": None, "input": "Hi"}, {}),
-        # What the proxy decides is not the request's.
+        # The proxy chooses these values.
         ({"store": 1, "background": 1, "previous_response_id": 1, "truncation": 1, "service_tier": 1}, {}),
         ({}, {"text": FORMAT}),
         ({"text": {"verbosity": "low", "format": None}}, {"text": {**FORMAT, "verbosity": "low"}}),
@@ -67,5 +67,5 @@ FORMAT = {"format": {"type": "text"}}
         ({"reasoning": "high"}, {"reasoning": {"effort": None, "summary": None}}),
     ],
 )
-def test_what_the_request_says_is_repeated(body: dict[str, Any], told: dict[str, Any]) -> None:
-    assert echo(body) == {**echo({}), **told}
+def test_fields_of_the_request_are_repeated(body: dict[str, Any], repeated: dict[str, Any]) -> None:
+    assert echo(body) == {**echo({}), **repeated}

@@ -1,4 +1,4 @@
-"""The names of a Responses request's tools (C8). What else becomes of tools is in the recorded requests."""
+"""Tool names of Responses requests (C8). The recorded requests cover everything else about tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxy.dialects.responses.tools import Called, Kind, joined_name
 from tests.support.responses_ask import CUSTOM, SPACE, TOOL, ask, sent
 
 
-def test_the_functions_of_a_namespace_have_joined_names_and_come_back_under_their_own() -> None:
+def test_functions_of_a_namespace_are_sent_under_joined_names_and_restored() -> None:
     translation = sent(ask(tools=[TOOL, SPACE, CUSTOM]))
     names = [each["function"]["name"] for each in translation.body["tools"]]
     assert names == ["run", "agents__close", "apply_patch"]
@@ -28,14 +28,14 @@ def test_the_functions_of_a_namespace_have_joined_names_and_come_back_under_thei
     ("namespace", "name"),
     [("a" * 60, "b" * 60), ("a.b", "c"), ("a" * 32, "b" * 31), ("é", "c")],
 )
-def test_a_joined_name_is_short_plain_and_its_own(namespace: str, name: str) -> None:
+def test_a_joined_name_is_short_plain_and_unique(namespace: str, name: str) -> None:
     found = joined_name(namespace, name)
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", found)
     assert found == joined_name(namespace, name) != joined_name(namespace, f"{name}x")
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
-def test_a_function_with_a_joined_name_keeps_it(first: bool) -> None:
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+def test_a_function_that_has_a_joined_name_keeps_it(first: bool) -> None:
     plain = {**TOOL, "name": "agents__close"}
     tools = [plain, SPACE] if first else [SPACE, plain]
     translation = sent(ask(tools=tools))
@@ -55,13 +55,13 @@ def test_a_function_with_a_joined_name_keeps_it(first: bool) -> None:
         ([SPACE], "open", ""),
     ],
 )
-def test_a_call_without_its_namespace_is_of_the_only_tool_of_that_name(tools: Any, name: str, namespace: str) -> None:
-    """Codex answers "unsupported call" to a bare name."""
+def test_a_call_without_namespace_is_resolved_if_the_name_is_unique(tools: Any, name: str, namespace: str) -> None:
+    """Codex answers "unsupported call" to a name without its namespace."""
     called = sent(ask(tools=tools)).tools.called(name)
     assert (called.kind, called.name, called.namespace) == (Kind.FUNCTION, name, namespace)
 
 
-def test_names_of_two_namespaces_that_join_to_one_are_told_apart() -> None:
+def test_names_of_two_namespaces_that_join_equally_stay_different() -> None:
     one = {**SPACE, "name": "a__b", "tools": [{**TOOL, "name": "c"}]}
     two = {**SPACE, "name": "a", "tools": [{**TOOL, "name": "b__c"}]}
     tools = sent(ask(tools=[one, two])).tools

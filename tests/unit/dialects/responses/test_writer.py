@@ -1,4 +1,4 @@
-"""Responses, to the client: the numbers of a stream's events, heartbeats, and whole responses (C2, C4)."""
+"""Responses sent to the client: event numbers, heartbeats, and whole responses (C2, C4)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def kinds(data: bytes) -> list[str]:
     return [name.removeprefix("response.") for name, _ in events(data)]
 
 
-def test_heartbeats_begin_the_response_and_repeat_it() -> None:
-    """Comments do not reset Codex's timer."""
+def test_heartbeats_begin_the_response_and_repeat_in_progress() -> None:
+    """SSE comments do not reset Codex's timer."""
     writer = ResponsesWriter(options())
     data = writer.heartbeat() + writer.heartbeat() + writer.write(Text(0, "a")) + writer.heartbeat()
     data += writer.write(END) + writer.end()
@@ -25,8 +25,8 @@ def test_heartbeats_begin_the_response_and_repeat_it() -> None:
     assert kinds(data).count("created") == 1 and "in_progress" in kinds(data)[5:]
 
 
-def test_a_call_streams_and_is_done_as_soon_as_another_item_opens() -> None:
-    """C2; Codex runs it then."""
+def test_a_call_is_done_as_soon_as_another_item_opens() -> None:
+    """C2: Codex then runs the call."""
     writer = ResponsesWriter(options())
     opened, other = CallOpened(0, 0, "c1", "run"), CallOpened(0, 1, "c2", "run")
     arguments = [CallArguments(0, 0, text) for text in ('{"a"', ": 1}")]
