@@ -179,25 +179,28 @@ def dump(value: Json) -> str:
 
     The text is ASCII if a string holds a lone surrogate, which UTF-8 cannot encode.
     """
+    write = _written if _has_verbatim(value) else _dumped
     try:
-        text = _written(value, ascii_only=False)
+        text = write(value, ascii_only=False)
         text.encode()
     except UnicodeEncodeError:
-        return _written(value, ascii_only=True)
+        return write(value, ascii_only=True)
     return text
 
 
+def _dumped(value: Json, *, ascii_only: bool) -> str:
+    return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+
+
 def _written(value: Json, *, ascii_only: bool) -> str:
-    if not _has_verbatim(value):
-        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    """Return the JSON of a value that contains a VerbatimNumber."""
     if isinstance(value, dict):
         keys = (json.dumps(key, ensure_ascii=ascii_only) for key in value)
         texts = (_written(inner, ascii_only=ascii_only) for inner in value.values())
         return f"{{{', '.join(map('{}: {}'.format, keys, texts))}}}"
     if isinstance(value, list):
         return f"[{', '.join(_written(item, ascii_only=ascii_only) for item in value)}]"
-    assert isinstance(value, VerbatimNumber)
-    return value.text
+    return value.text if isinstance(value, VerbatimNumber) else _dumped(value, ascii_only=ascii_only)
 
 
 def _has_verbatim(value: Json) -> bool:
