@@ -51,8 +51,9 @@ _MAX_DIGITS = 4_000
 _DECODER = json.JSONDecoder()
 # orjson reads integers beyond 64 bits as floats. Without integers of 19 digits or more, it returns what `json` returns.
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
+_LONG_NUMBER = b"0" * 19
 # 19 zeros after a byte that can precede an integer, or after such a byte and a sign.
-_LONG_INTEGER = re.compile(b"0" * 19 + rb"(?<![^ \t\r\n:,\[-]0{19})(?<![^ \t\r\n:,\[]-0{19})")
+_LONG_INTEGER = re.compile(rb"[ \t\r\n:,\[]-?0{19}")
 _CONTAINERS: frozenset[type] = frozenset((dict, list))
 
 
@@ -92,7 +93,9 @@ def load_json(data: bytes | str) -> Json:
 
 def _has_long_integer(data: bytes) -> bool:
     """Return whether a text may have an integer of 19 digits, and not just an id: `"id":"call-0012345678901234567"`."""
-    return _LONG_INTEGER.search(data.translate(_DIGITS_AS_ZEROS)) is not None
+    zeros = data.translate(_DIGITS_AS_ZEROS)
+    # The fast search suffices for nearly every text. A blank may precede any text.
+    return _LONG_NUMBER in zeros and _LONG_INTEGER.search(b" " + zeros) is not None
 
 
 def load_chunk(data: bytes) -> tuple[Json, bool]:
@@ -179,25 +182,28 @@ def dump(value: Json) -> str:
 
     The text is ASCII if a string holds a lone surrogate, which UTF-8 cannot encode.
     """
+    write = _written if _has_verbatim(value) else _dumped
     try:
-        text = _written(value, ascii_only=False)
+        text = write(value, ascii_only=False)
         text.encode()
     except UnicodeEncodeError:
-        return _written(value, ascii_only=True)
+        return write(value, ascii_only=True)
     return text
 
 
+def _dumped(value: Json, *, ascii_only: bool) -> str:
+    return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+
+
 def _written(value: Json, *, ascii_only: bool) -> str:
-    if not _has_verbatim(value):
-        return json.dumps(value, ensure_ascii=ascii_only, allow_nan=False)
+    """Return the JSON of a value that contains a VerbatimNumber."""
     if isinstance(value, dict):
         keys = (json.dumps(key, ensure_ascii=ascii_only) for key in value)
         texts = (_written(inner, ascii_only=ascii_only) for inner in value.values())
         return f"{{{', '.join(map('{}: {}'.format, keys, texts))}}}"
     if isinstance(value, list):
         return f"[{', '.join(_written(item, ascii_only=ascii_only) for item in value)}]"
-    assert isinstance(value, VerbatimNumber)
-    return value.text
+    return value.text if isinstance(value, VerbatimNumber) else _dumped(value, ascii_only=ascii_only)
 
 
 def _has_verbatim(value: Json) -> bool:

@@ -19,7 +19,7 @@ from proxy.json import JsonObject, as_text
 from proxy.notations.front import Reader
 from proxy.notations.toolset import read_tools
 from proxy.upstream.api import MODELS
-from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
+from proxy.upstream.model_list import ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 
 CALL = (
     "Write the text hello into the file doctor.txt. Use the tool write_file for it, in one call, "
@@ -275,6 +275,6 @@ def _look_for_kind(examination: Examination) -> None:
         }[kind]
         if version and (examination.kind or proven):
             examination.kind, examination.version = kind, version
-            if path == ABOUT.get(kind):
-                examination.about = answer.body
+            # The answers of SGLang and llama.cpp name the model's path.
+            examination.about = answer.body
             return

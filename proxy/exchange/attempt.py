@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from proxy.exchange.capture import is_stream
 from proxy.exchange.outcome import CallTally, Outcome, tokens_of
 from proxy.exchange.plan import Plan, Retries, UpstreamRequest, Why, upstream_request
 from proxy.exchange.recording import Excerpt, Recording
-from proxy.exchange.reply_stream import StreamReply, log_crash, never_enough
+from proxy.exchange.reply_stream import StreamReply, never_enough
 from proxy.exchange.second_try import EarlierTry, guided_call, summed
 from proxy.exchange.whole_answer import AnswerWriter
 from proxy.healing.heal import NO_HEALING
@@ -29,6 +30,8 @@ from proxy.upstream.answer_wait import NEVER, AnswerWait
 from proxy.upstream.api import CHAT_COMPLETIONS, REPLY, response_headers
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.responses import decoded, error_of_response, read_body
+
+log = logging.getLogger("proxy")
 
 # The id under which the audit records another try.
 FIX = "second_try"
@@ -78,6 +81,11 @@ class Exchange:
     count: Callable[[str], int]
     outcome: Outcome
     secrets: tuple[str, ...] = field(repr=False)
+
+
+def log_crash(error: Exception) -> None:
+    """Log a defect of the engine or of a writer."""
+    log.error("the proxy failed while it read a reply", exc_info=error)
 
 
 def _slice() -> Callable[[], bool]:
@@ -177,8 +185,8 @@ class Attempt:
             yield self._instead(whole)
             return
         answer, body = read_answer(whole)
-        self.reply.receive_answer(body, answer)
         try:
+            self.reply.receive_answer(body, answer)
             yield from self._ended()
         except InternalError:  # a crash never loses an answer (contract C6)
             if request.stream or not exchange.dialect.verbatim:
@@ -219,7 +227,13 @@ class Attempt:
         self._unsent += self.reply.let_go()
 
     def fail(self, error: ProxyError) -> bytes:
-        """Return the end of a stream that failed: unsent bytes, held text and the error event."""
+        """Return the end of a stream that failed: unsent bytes, held text and the error event.
+
+        Of a whole answer nothing but heartbeats was sent. The writer may have encoded events that never are, so a new
+        one writes the error.
+        """
+        if self.reply.is_whole and not self.begun:
+            return self._exchange.dialect.writer().error(error)
         return self._unsent + self.reply.fail(error)
 
     def note(self) -> None:
@@ -301,9 +315,9 @@ class Attempt:
             yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
         self._unsent += reply.finish()
+        self.handover = reply.handover
         if reply.failure is not None:
             raise reply.failure
-        self.handover = reply.handover
         if reply.started or not reply.withheld:
             yield self._ready(ended=True)
 

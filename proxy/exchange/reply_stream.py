@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
@@ -28,8 +27,6 @@ from proxy.exchange.plan import Why
 from proxy.exchange.second_try import EarlierTry, ReplyContent, envelope_of, events_instead
 from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in
 from proxy.limits import MAX_EVENT
-
-log = logging.getLogger("proxy")
 
 # The maximum size of events in the lane that the engine has not been fed yet.
 MAX_PASSED = 16 * 1024
@@ -131,11 +128,6 @@ def _detached(error: ProxyError) -> ProxyError:
     return error.with_traceback(None)
 
 
-def log_crash(error: Exception) -> None:
-    """Log a defect of the engine or of a writer."""
-    log.error("the proxy failed while it read a reply", exc_info=error)
-
-
 def never_enough() -> bool:
     """Never stop reading: the default for `is_enough`."""
     return False
@@ -201,6 +193,11 @@ class StreamReply:
     def done(self) -> bool:
         """True once the upstream has sent `[DONE]`, unless the reply has failed."""
         return self._all_came and self._state not in (State.BROKEN_OFF, State.FAILED)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the reply is a whole answer."""
+        return self._answered is not None
 
     @property
     def swallowed(self) -> bool:
@@ -375,10 +372,13 @@ class StreamReply:
         self._writer.observe_chunk(Chunk(answer, body, streamed=False))
         self._begun = self._writer.begin(len(objects_in(answer["choices"])))
         usage = as_object(answer.get("usage"))
-        chunks = [as_chunk({key: value for key, value in answer.items() if key != "usage"})]
-        if usage:
-            chunks.append(Chunk({"choices": [], "usage": usage}, b"", streamed=False))
-        events = tuple(self._guarded(lambda: [event for chunk in chunks for event in self._engine.feed(chunk)]))
+
+        def fed() -> Iterable[Event]:
+            events = self._engine.feed(as_chunk({key: value for key, value in answer.items() if key != "usage"}))
+            counts = Chunk({"choices": [], "usage": usage}, b"", streamed=False)
+            return (*events, *self._engine.feed(counts)) if usage else events
+
+        events = tuple(self._guarded(fed))
         if events and isinstance(events[-1], Failed):
             self._fail(events[-1].error)
         self._answered = events

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamError
-from proxy.exchange.attempt import Attempt, Exchange, Said
+from proxy.exchange.attempt import Attempt, Exchange, Said, log_crash
 from proxy.exchange.plan import Ended, Plan, next_plan
-from proxy.exchange.reply_stream import log_crash
 from proxy.secrets import mask_error
 
 

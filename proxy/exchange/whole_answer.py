@@ -14,7 +14,7 @@ from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Event, Unchanged, Usage
 from proxy.engine.task import Task
 from proxy.errors import ProxyError
-from proxy.exchange.reply_stream import StreamReply, log_crash
+from proxy.exchange.reply_stream import StreamReply
 from proxy.json import JsonObject, dump_json
 from proxy.notations.thoughts import Thoughts
 
@@ -94,9 +94,11 @@ def limit_answer(request: ChatRequest, limit: int, repeat: tuple[str, int], most
     }
 
 
-def render_limit_answer(answer: JsonObject, dialect: Dialect, *, stream: bool) -> bytes:
+def render_limit_answer(
+    answer: JsonObject, dialect: Dialect, on_crash: Callable[[Exception], None], *, stream: bool
+) -> bytes:
     """Return the loop guard's answer in the client's dialect, streamed or whole."""
     # For dialects with a separate field for reasoning.
     engine = Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
     writer = dialect.writer() if stream else AnswerWriter(dialect)
-    return write_answer(dump_json(answer), answer, engine, writer, log_crash)
+    return write_answer(dump_json(answer), answer, engine, writer, on_crash)

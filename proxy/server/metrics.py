@@ -188,7 +188,7 @@ class Metrics:
         `first_byte` is None if nothing was sent, and `model` is "" if the request names none. `when` says when the
         client left, and `denied` why its key was rejected; each is "" otherwise.
         """
-        add, model = self.add, self._label("models", model, MAX_MODELS)
+        add, model = self.add, self._model(model, status)
         add("requests", 1, dialect, model, str(status))
         for notation, number in outcome.notations.items():
             add("calls", number, model, "text", notation)
@@ -257,6 +257,12 @@ class Metrics:
                 log.error("%s cannot be read: /metrics lacks its counts", path)
             self._broken.add(path)
         return False
+
+    def _model(self, model: str, status: int) -> str:
+        """Return the model's label. A name gets its own once the model server accepts it: clients may invent names."""
+        if model and status >= 400 and label_of(model) not in self._known.get("models", ()):
+            return OTHER
+        return self._label("models", model, MAX_MODELS) if model else ""
 
     def _label(self, group: str, name: str, most: int) -> str:
         known, label = self._known.setdefault(group, set()), label_of(name)

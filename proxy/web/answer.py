@@ -15,7 +15,7 @@ from flask import Response
 from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
-from proxy.exchange.attempt import Exchange
+from proxy.exchange.attempt import Exchange, log_crash
 from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again, thoughts_in_text
 from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
@@ -52,7 +52,7 @@ def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
     ending = _ending(ctx, prepared, heal_plan)
     if ending is not None:
         ctx.outcome.error = "loop guard"
-        data = render_limit_answer(ending, prepared.dialect, stream=chat.stream)
+        data = render_limit_answer(ending, prepared.dialect, log_crash, stream=chat.stream)
         return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()

@@ -94,9 +94,11 @@ def model(name: str) -> Response:
         raise NotFound(f"{name!r} is not a valid model name")
     ctx = request_context()
     if not ctx.in_messages:
+        ctx.check_model(name)
         return passed(f"{routes.MODELS.path}/{name}", model=name)
     cards, rules = read_cards(_list(ctx)), ctx.snapshot.rules
     served = served_name(name, cards, rules)
+    ctx.check_model(served)
     server = model_server(ctx, served)
     if server is not model_server(ctx):
         cards = read_cards(_list(ctx, served))

@@ -146,6 +146,16 @@ def test_limits_apply_to_the_upstream_name() -> None:
         assert server.wait().json["model"] == "tiny"
 
 
+@pytest.mark.parametrize("headers", [ALICE, {**ALICE, "anthropic-version": "2023-06-01"}], ids=["openai", "anthropic"])
+def test_a_key_may_read_about_no_other_model(headers: dict[str, str]) -> None:
+    with Upstream(*[[answer({"id": "tiny"})]] * 2) as server:
+        server.paths = {"/v1/models": [answer({"data": [{"id": "tiny"}, {"id": "big"}]})]}
+        client, _ = front(server.url, access(models=("tiny",)))
+        assert client.get("/v1/models/tiny", headers=headers).status_code == 200
+        assert client.get("/v1/models/big", headers=headers).status_code == 403
+        assert "/v1/models/big" not in [seen.path for seen in server.seen]
+
+
 @pytest.mark.parametrize("allowed,status", [("tiny", 200), ("claude-*", 403)])
 def test_a_claude_name_counts_as_the_only_served_model(allowed: str, status: int) -> None:
     with Upstream(whole_reply("a")) as server:

@@ -540,3 +540,9 @@ def test_probes_after_the_time_limit_are_skipped() -> None:
         ended.set()
     assert [finding.id for finding in report.findings] == ["kind", *["not_examined"] * (len(PROBES) - 1)]
     assert (report.does_harm, report.entry, as_json(report)["unexamined"]) == (False, "", len(PROBES) - 1)
+
+
+def test_the_family_follows_from_the_path_that_sglang_reports() -> None:
+    about = sglang(model_path="/models/Qwen3-Coder-30B-A3B", tool_call_parser="hermes")
+    family = examined(replace(FINE, name="agent", owner="sglang", paths=about)).examination.family
+    assert family is not None and family.name == "qwen3-coder"

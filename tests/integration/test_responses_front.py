@@ -15,9 +15,23 @@ from proxy.upstream.answer_wait import AnswerWait
 from tests.conftest import Front, Inside, Start
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.messages_client import CHAT, HERMES, INPUT, MODELS, call, cards, reply, serving
+from tests.support.reply import events
 from tests.support.responses_checker import calls_of, check_error, check_stream, text_of
 from tests.support.responses_client import INPUT_TOKENS, RESPONSES, TOOL, ask, response_of
-from tests.support.scripted import DONE, LAST, ROLE, SSE, Client, Script, Upstream, answer, chunked, finish, text
+from tests.support.scripted import (
+    DONE,
+    LAST,
+    ROLE,
+    SSE,
+    Client,
+    Script,
+    Upstream,
+    answer,
+    chunked,
+    completion,
+    finish,
+    text,
+)
 from tests.support.shared import SHARED
 
 MODES = pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
@@ -225,3 +239,19 @@ def test_tokens_are_estimated_for_other_servers(inside: Inside) -> None:
         response = inside(server.url).post(INPUT_TOKENS, json={"model": "tiny", "input": "x" * 350})
     assert response.headers["X-Tool-Proxy-Count"] == "estimate"
     assert response.json is not None and 90 <= response.json["input_tokens"] <= 130
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_a_whole_answer_that_fails_after_heartbeats_is_only_an_error(inside: Inside, dialect: Dialect) -> None:
+    """C5: what the failed answer would have said takes no sequence number and closes no block."""
+    script: Script = [0.2, answer(completion("<think>Hm.</think>So", "abort"))]
+    with serving(script) as server:
+        client = inside(server.url, "models:\n  - {match: '*', upstream: whole}\n", heartbeat=0.02)
+        data = client.post(dialect.path, json=dialect.ask(streamed=True, tools=False)).data
+    assert data.startswith(dialect.first_beat)
+    told = [event for event in events(data) if event.get("type") not in ("ping", "response.in_progress")]
+    if dialect.name == "responses":
+        assert [event["type"] for event in told] == ["response.created", "response.failed"]
+        assert [event["sequence_number"] for event in events(data)] == [*range(len([*events(data)]))]
+    else:
+        assert dialect.name == "chat" or [event["type"] for event in told] == ["error"]

@@ -64,11 +64,15 @@ class ChatDialect:
 
 @dataclass(slots=True)
 class _ChoiceContent:
-    """The content of one choice according to the engine's events."""
+    """The content of one choice according to the engine's events.
+
+    `has_nameless`: a call has no name. Only an engine without tools, which changes no call, leaves such a call.
+    """
 
     text: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
-    calls: list[JsonObject] = field(default_factory=list)
+    calls: dict[int, JsonObject] = field(default_factory=dict)
+    has_nameless: bool = False
     finish: str = "stop"
 
 
@@ -168,7 +172,9 @@ def _note(contents: defaultdict[int, _ChoiceContent], event: Event) -> None:
         case Finished():
             contents[event.choice].finish = event.reason
         case CallOpened():
-            contents[event.choice].calls.append(_call(event.id, event.name, "", NO_FIELDS))
+            contents[event.choice].calls[event.index] = _call(event.id, event.name, "", NO_FIELDS)
+        case CallArguments() if event.index not in contents[event.choice].calls:
+            contents[event.choice].has_nameless = True
         case CallArguments():
             calls, fields = contents[event.choice].calls, event.fields or NO_FIELDS
             function = as_object(calls[event.index]["function"])
@@ -195,10 +201,11 @@ def _entry(entry: JsonObject, now: _ChoiceContent) -> JsonObject:
         if isinstance(function, dict):
             fields = other_fields(call, function) or NO_FIELDS
             given.append(_call(call.get("id"), function.get("name"), function.get("arguments"), fields))
-    if now.calls != given:
+    calls: list[Json] = [*now.calls.values()]
+    if calls != given and not now.has_nameless:
         changed.pop("tool_calls", None)
-        if now.calls:
-            changed["tool_calls"] = [*now.calls]
+        if calls:
+            changed["tool_calls"] = calls
         if isinstance(message.get("function_call"), dict):
             changed["function_call"] = None  # it is one of the calls now
     return {**entry, "message": changed, "finish_reason": now.finish}

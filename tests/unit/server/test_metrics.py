@@ -51,6 +51,18 @@ def test_the_number_of_model_labels_is_limited(metrics: Metrics) -> None:
     assert value(found, "requests_total", dialect="chat", model="m0", status="500") == 1
 
 
+def test_a_name_that_the_server_rejects_takes_no_label(metrics: Metrics) -> None:
+    """Clients may invent any number of names."""
+    for number in range(MAX_MODELS + 50):
+        count(metrics, model=f"m{number}", status=404)
+        count(metrics, model="")
+    count(metrics, model="real")
+    count(metrics, model="real", status=500)
+    found = samples(metrics, "real")
+    assert models(metrics, "real") == {"", "real", "other"}
+    assert value(found, "requests_total", dialect="chat", model="real", status="500") == 1
+
+
 @pytest.mark.parametrize("served,expected", [(("real", "idle"), {"real": 2, "other": 2}), ((), {"other": 4})])
 def test_only_models_that_a_server_lists_have_a_label(
     metrics: Metrics, served: tuple[str, ...], expected: dict[str, int]

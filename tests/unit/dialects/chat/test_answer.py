@@ -15,6 +15,7 @@ from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken
 from proxy.exchange.reply_stream import StreamReply
 from proxy.exchange.whole_answer import AnswerWriter
+from proxy.notations.thoughts import Thoughts
 from tests.support.helpers import SEED, new_engine, offered
 
 LS = '{"command": "ls"}'
@@ -121,3 +122,14 @@ def test_an_empty_answer_that_used_tokens_counts_as_swallowed(body: bytes, nothi
     reply.receive_answer(body, read_whole(body))
     reply.finish()
     assert reply.swallowed is nothing
+
+
+def test_without_tools_a_call_without_a_name_stays() -> None:
+    """Reasoning that is separated from the text changes the rest of the message."""
+    calls = [{"id": "a", "type": "function", "function": {"arguments": LS}}, {**TOOL_CALL, "id": "b"}]
+    body = answer(message(content="<think>Hm.</think>", tool_calls=calls, finish="tool_calls"))
+    engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))
+    events = (*engine.feed(as_chunk(read_whole(body))), *engine.finish(done=True))
+    dialect = ChatDialect(ChatOptions("m", usage=False, clean=StripFields()))
+    made = json.loads(dialect.complete_answer(body, read_whole(body), events))["choices"][0]["message"]
+    assert (made["reasoning_content"], made["tool_calls"]) == ("Hm.", calls)
