@@ -544,5 +544,5 @@ def test_probes_after_the_time_limit_are_skipped() -> None:
 
 def test_the_family_follows_from_the_path_that_sglang_reports() -> None:
     about = sglang(model_path="/models/Qwen3-Coder-30B-A3B", tool_call_parser="hermes")
-    family = examined(replace(FINE, name="agent", owner="sglang", paths=about)).examination.family
+    family = report_of(replace(FINE, name="agent", owner="sglang", paths=about)).examination.family
     assert family is not None and family.name == "qwen3-coder"
