@@ -170,6 +170,9 @@ def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
         why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
         message = f"{file.path} is unchanged: {why}; add by hand what the command prints without --write"
         raise CommandError(Status.NOT_WRITTEN, message) from error
+    except UnicodeEncodeError as error:
+        message = f"{file.path} is unchanged: it would name a path that is not UTF-8; give the agent another folder"
+        raise CommandError(Status.NOT_WRITTEN, message) from error
 
 
 def _real(path: str) -> Path:

@@ -267,13 +267,18 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
     ends, even by SIGKILL. Raises CommandError.
     """
     rules = () if aim.rules is None else ("--rules", aim.rules)
-    parent, libc = os.getpid(), ctypes.CDLL(None, use_errno=True)
+    parent = os.getpid()
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except AttributeError as error:
+        message = "the proxy needs Linux; run it on another machine, and give its URL with --url instead of --upstream"
+        raise CommandError(Status.USAGE, message) from error
 
     def end_with_parent() -> None:
         """Make the kernel send SIGQUIT to the proxy when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
         # A shell's background job may ignore SIGQUIT.
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-        libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
+        prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGQUIT))
         if os.getppid() != parent:  # it ended before prctl was called
             os._exit(1)
 

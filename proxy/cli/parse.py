@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proxy import sse
 from proxy.cli.output import show
@@ -33,7 +34,7 @@ from proxy.json import load_json, objects_in
 from proxy.library import offered_tools
 from proxy.notations.toolset import ToolSet
 from proxy.repair.record import Repair
-from proxy.repair.text_report import explained, read_text, reasons
+from proxy.repair.text_report import TextReport, explained, read_text, reasons
 
 NO_CALL = 1
 _SEED = b"capture"
@@ -51,23 +52,29 @@ def parse_command(
 ) -> int:
     """Run `parse` and return its exit status. Raises RulesError."""
     settings, loaded = load({"rules": rules})
+    report: CaptureReport | TextReport
     if capture is not None:
         if file is not None or tools is not None or model:
             raise RulesError("--capture takes no FILE, --tools or --model, because the capture has them; remove them")
         captured = reread(read_capture(_read_bytes(capture), capture), settings, loaded)
-        report, text, status = dataclasses.asdict(captured), lines(captured), 0
+        report, text, status = captured, lines(captured), 0
     elif file is None or tools is None:
         raise RulesError("give FILE and --tools TOOLS.json, or --capture FILE")
     else:
         toolset = _tools(tools)
         found = read_text(_read(file), toolset, loaded.policy(model), stopped=finish == "stop")
-        report, text = dataclasses.asdict(found), explained(found)
+        report, text = found, explained(found)
         status = 0 if any(each.name for each in found.calls) else NO_CALL
     if as_json:
-        print(json.dumps(report, indent=2))
+        print(json.dumps(report, indent=2, default=_fields))
     else:
         show(text)
     return status
+
+
+def _fields(report: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON. Unlike `asdict`, it leaves deeply nested arguments to the encoder."""
+    return {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
 
 
 def _read(file: str) -> str:

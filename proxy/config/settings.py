@@ -238,7 +238,7 @@ def _specs() -> tuple[Spec, ...]:
             name,
             field.type,
             field.default,
-            *described[name],
+            *described.get(name, ("", "", "")),  # `python -OO` removes docstrings
             flags=(f"--{name.replace('_', '-')}", *_FLAGS.get(name, ())),
             variables=(f"{PREFIX}{name.upper()}", *_VARIABLES.get(name, ())),
             keys=(name, *_KEYS.get(name, ())),

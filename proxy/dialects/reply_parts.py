@@ -44,6 +44,8 @@ Content: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 _MAX_BLANKS = 4096
 # Marks the place of the text in an event.
 _MARK = "@"
+# Characters that may begin or end an object or a string, and escapes in strings.
+_BRACKETS = re.compile(r'\\.?|["{}]', re.DOTALL)
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = rf"\\u[dD][89abAB]{_HEX}{{2}}", rf"\\u[dD][c-fC-F]{_HEX}{{2}}"
 # An escape, or an end of the text that may become an escape or the first half of a pair.
@@ -352,19 +354,32 @@ class OpenCall:
     index: int
     deltas: list[str] = field(default_factory=list)
     escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-    # The number of deltas when `has_ended` last parsed them.
-    parsed: int = 0
+    # What `has_ended` has read: the number of deltas, a backslash at their end, and the state after them.
+    read: int = 0
+    half: str = ""
+    depth: int = 0
+    is_in_string: bool = False
+    ended: bool | None = None
 
     def has_ended(self) -> bool:
-        """Return whether the arguments are known to be an object.
+        """Return whether the arguments were an object when their last brace closed.
 
-        They are parsed when the number of deltas has grown by half since the last time, so that the total work is
-        linear (C7). Until then, complete arguments count as incomplete.
+        Each delta is read once, and the arguments are parsed once, so that the total work is linear (C7).
         """
-        if 2 * len(self.deltas) < 3 * self.parsed:
-            return False
-        self.parsed = len(self.deltas)
-        return self.is_whole
+        if self.ended is None:
+            text, self.half = self.half + "".join(self.deltas[self.read :]), ""
+            self.read = len(self.deltas)
+            for mark in _BRACKETS.findall(text):
+                if mark == '"':
+                    self.is_in_string = not self.is_in_string
+                elif mark == "\\":
+                    self.half = mark
+                elif mark in "{}" and not self.is_in_string:
+                    self.depth += 1 if mark == "{" else -1
+                    if self.depth <= 0:
+                        self.ended = self.is_whole
+                        break
+        return self.ended is True
 
     @property
     def arguments(self) -> str:

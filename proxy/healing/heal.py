@@ -8,7 +8,7 @@ not encoded again, so a healthy history is sent byte for byte (contract C1). The
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
@@ -32,8 +32,46 @@ WANTS_REASONING = "reasoning_back"
 # The ids of records about changes by a rule for the model.
 RULE_TOOLS = "rule_tools"
 RULE_SAMPLING = "rule_sampling"
-# A healing is the function in one of these modules that is named by its id.
-_CHANGES: dict[str, Change] = vars(calls) | vars(messages) | vars(results) | vars(tools)
+# The function of each healing, in the order of healings.json.
+_CHANGES: Mapping[str, Change] = {
+    "function_call": calls.function_call,
+    "empty_calls": calls.empty_calls,
+    "call_type": calls.call_type,
+    "arguments": calls.arguments,
+    "null_content": messages.null_content,
+    "part_types": messages.part_types,
+    "content_text": messages.content_text,
+    "markup_calls": calls.markup_calls,
+    "call_ids": results.call_ids,
+    "result_order": results.result_order,
+    "missing_results": results.missing_results,
+    "orphan_results": results.orphan_results,
+    "developer": messages.developer,
+    "token_counts": messages.token_counts,
+    "call_names": calls.call_names,
+    "tool_parameters": tools.tool_parameters,
+    "no_tools": tools.no_tools,
+    "null_beside_calls": messages.null_beside_calls,
+    "reasoning_back": messages.reasoning_back,
+    "plain_schemas": tools.plain_schemas,
+    "tool_descriptions": tools.tool_descriptions,
+    "tool_names": tools.tool_names,
+    "pictures": messages.pictures,
+    "flat_texts": messages.flat_texts,
+    "late_system": messages.late_system,
+    "one_system": messages.one_system,
+    "no_system": messages.no_system,
+    "text_calls": messages.text_calls,
+    "one_call": results.one_call,
+    "assistant_last": messages.assistant_last,
+    "call_text": messages.call_text,
+    "user_first": messages.user_first,
+    "user_after_result": messages.user_after_result,
+    "empty_answers": messages.empty_answers,
+    "alternate": messages.alternate,
+    "mistral_ids": results.mistral_ids,
+    "kimi_ids": results.kimi_ids,
+}
 
 
 class Level(Enum):

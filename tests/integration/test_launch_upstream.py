@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli.main import main
 from tests.conftest import start, until
 from tests.real.processes import ROOT, answers, free_port, stop
 from tests.support.messages_client import MODELS, cards
@@ -175,6 +176,17 @@ def test_an_unwritable_log_is_reported_in_one_line(server: Upstream, home: Path)
     told = f"{log_of(home, url)} cannot be written (Not a directory)"
     words = ("sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"))
     assert run(home, *words) == (1, "", f"vllm-tool-proxy: error: {told}\n")
+
+
+def test_a_system_that_cannot_tie_the_proxy_to_its_parent_is_one_line(
+    server: Upstream, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """macOS has no prctl(2)."""
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    url = f"http://127.0.0.1:{free_port()}"
+    assert main(["launch", "sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks")]) == 2
+    assert capsys.readouterr().err.startswith("vllm-tool-proxy: error: the proxy needs Linux; ")
 
 
 @pytest.mark.slow

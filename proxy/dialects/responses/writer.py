@@ -143,7 +143,8 @@ class CallItem(OpenCall):
         kind = self.called.kind
         item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": status, "call_id": self.call_id}
         if kind is Kind.SEARCH:
-            return {**item, "execution": "client", "arguments": _object_or_text(self.arguments or "{}")}
+            written = {} if status == "in_progress" else _object_or_text(self.arguments)
+            return {**item, "execution": "client", "arguments": written}
         item["name"] = self.called.name
         if self.called.namespace:
             item["namespace"] = self.called.namespace

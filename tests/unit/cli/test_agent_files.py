@@ -125,6 +125,13 @@ def test_no_file_is_written_unless_all_can_be_merged(home: Path) -> None:
     assert list(files(home).restore()) == ["nothing to undo"]
 
 
+def test_a_path_that_is_not_utf_8_is_refused_in_one_sentence(home: Path) -> None:
+    file = File(str(home / "a.toml"), Format.TOML, {"model_catalog_json": "/home/\udcff/models.json"})
+    before = tree(home)
+    assert "it would name a path that is not UTF-8" in str(failed(lambda: files(home).write([file])))
+    assert tree(home) == before
+
+
 def test_a_symlink_stays_a_symlink(home: Path) -> None:
     (home / "dotfiles").mkdir()
     (home / "dotfiles/config.json").write_text("{}")

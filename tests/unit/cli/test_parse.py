@@ -77,6 +77,19 @@ def test_the_repaired_call_is_shown(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (call["evidence"], call["place"], report["refused"], report["content"]) == ("strong", "line 1", [], "")
 
 
+@pytest.mark.parametrize("as_json", [(), ("--json",)])
+def test_a_call_of_any_depth_is_shown(
+    as_json: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
+    deep = "[" * 600 + "]" * 600
+    (tmp_path / "reply.txt").write_text(
+        f'<tool_call>\n{{"name": "bash", "arguments": {{"command": {deep}}}}}\n</tool_call>'
+    )
+    assert main(["parse", str(tmp_path / "reply.txt"), "--tools", str(tmp_path / "tools.json"), *as_json]) in (0, 1)
+    assert "[[" in "".join(capsys.readouterr().out.split())
+
+
 def test_without_a_call_the_status_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tools.json").write_text(json.dumps(OFFERED))
     (tmp_path / "reply.txt").write_text(f"a `{STRONG}` b")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +70,8 @@ def test_a_value_is_shown_unless_it_may_be_secret(name: str, text: str, shown: s
     message = refused(name, text)
     assert message.startswith(f"--here: {shown}")
     assert len(message) < 200
+
+
+def test_settings_load_without_docstrings() -> None:
+    """`PYTHONOPTIMIZE=2` removes the docstring that describes them."""
+    subprocess.run([sys.executable, "-OO", "-c", "import proxy.config.settings"], check=True)
