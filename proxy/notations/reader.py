@@ -43,14 +43,15 @@ class CallReader(ArgumentReader):
 
     `bare_names`: a bare name may begin a call. State after a read: `broken`, a call after the returned ones is
     unreadable; `in_doubt`, a raw value may continue after the calls if the reply was cut off; `run_end`, the end of a
-    run of equal openers; `left`, the end of the leftovers found before NeedMore was raised.
+    run of equal openers; `left`, the end of the leftovers found before NeedMore was raised; `wrapper_first`, a row
+    begins with a wrapper.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         super().__init__(source, tools)
         self.bare_names = bare_names
         # `foreign`: a closer other than the opener's own ended a wrapper.
-        self.broken = self.in_doubt = self.foreign = False
+        self.broken = self.in_doubt = self.foreign = self.wrapper_first = False
         self.run_end = self.left = 0
 
     # -- wrappers ---------------------------------------------------------------------------------------------------

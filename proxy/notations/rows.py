@@ -34,6 +34,8 @@ class RowReader(CallReader):
             return calls, self._read_row(calls, pos)
         except NoCall as refusal:
             refusal.first_end, refusal.end = (calls[0].end, calls[-1].end) if calls else (-1, -1)
+            if self.wrapper_first:  # it counts without the row
+                refusal.first_end = -1
             if any(call.told for call in calls):  # a string may extend to here
                 self.broken = self.deep = True
             raise
@@ -74,6 +76,7 @@ class RowReader(CallReader):
             else:
                 self.row_begun = bool(calls)
                 got, pos = self.body(pos, NO_OPENER, 0)
+            self.wrapper_first = self.wrapper_first if calls else self.opener(begun) is not None
             calls += got
             new = got
             if any(call.spoils_row for call in got):  # at once, so that the pieces of a stream change nothing
