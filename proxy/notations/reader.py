@@ -268,18 +268,21 @@ class CallReader(ArgumentReader):
         alone = opener is NO_OPENER
         if alone and not self.bare_names and at < source.size and text[at] in "<[]" and self.opener(at):
             raise NoCall("a wrapper in code")
-        calls, at = self.body(at, opener, depth)
-        at = source.blanks(at)
+        calls, end = self.body(at, opener, depth)
+        at = source.blanks(end)
         while at < source.size and not source.starts("```", at) and not self.is_left(at):
-            if text[at] not in ",;{[<" and not (text[at].isalpha() and (self.code or not alone)):
+            if text[at] in ",;":
+                at = source.blanks(at + 1)
+                continue
+            if text[at] not in "{[<" and not (text[at].isalpha() and (self.code or not alone)):
                 break
             self.row_begun = True
-            more, at = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
-            calls, at = calls + more, source.blanks(at)
+            more, end = self.body(at, opener, depth)
+            calls, at = calls + more, source.blanks(end)
         if source.starts("```", at):
             return calls, at + 3
-        # After Python code, a closing tag belongs to other text.
-        code = alone and text[calls[-1].end - 1] == ")"
+        # After a Python call, a closing tag belongs to other text.
+        code = alone and text[end - 1] == ")"
         over = at == source.size or (alone and bool(self.ends_turn(at) if code else self.is_left(at)))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at
