@@ -47,6 +47,7 @@ class RowReader(CallReader):
             pos = source.blanks(pos + len("Action:"))
         new = calls
         while True:
+            self.astray = False
             pos = self.skip_left(pos, after_calls=bool(calls))
             if self.code and calls and source.starts("```", pos) and self.skip_left(pos + 3) == source.size:
                 pos = source.size
