@@ -37,11 +37,7 @@ _CALL_WORDS = frozenset(
 )
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
 _PRINTED = regex.compile(r"print\(\s{0,200}(?=default_api\.)")
-# A name before the word `json`, and one after the word `function`.
-_GLUED = regex.compile(
-    r"(?:functions\.)?(?P<N>[A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s{0,200}(?=[{`])"
-    r"|function(?P<F>[\w-]{1,128})\s{0,200}(?=```)"
-)
+_GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s{0,200}(?=[{`])")
 _NAME_GOES_ON = re.compile(r":\w*")
 _CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
 _KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
@@ -185,10 +181,16 @@ class ArgumentReader(TagReader):
                 raise NoCall("an end of the brackets was expected")
             calls[0].start = start
             return calls, source.blanks(at) + 1
-        glued = source.match(_GLUED, pos) if opener is None else None
-        if glued and self.tools.resolve(name := glued["N"] or glued["F"]):
-            return self.arguments(source.blanks(glued.end()), name, start)
         found = source.match(n.NAME, pos)
+        if found and opener is None:
+            # The words `function` and `json` may be glued to the name: `functionread{`, `readjson{`.
+            word = found.group()
+            if word != "function" and word.startswith("function") and self.tools.resolve(word) is None:
+                pos += len("function")
+                found = source.match(n.NAME, pos)
+            glued = source.match(_GLUED_JSON, pos)
+            if glued and self.tools.resolve(glued.group(1)):
+                return self.arguments(source.blanks(glued.end()), glued.group(1), start)
         if not found:
             raise NoCall("the name of a tool was expected")
         if not source.final and _NAME_GOES_ON.fullmatch(source.text, found.end()):

@@ -332,7 +332,8 @@ class HeldText(Stream):
         self._no_calls |= isinstance(refusal, StringGoesOn) or self._calls_left <= 0
         self._no_calls |= (end < 0 or reader.broken) and reader.deep and kind is not Kind.FIRST
         self._refuse(end)
-        self.pos = max(self.pos, reader.run_end)
+        if kind is not Kind.FIRST:
+            self.pos = max(self.pos, reader.run_end)
         # A failed row may contain wrapped calls, but not inside its first call.
         end = refusal.first_end if kind in (Kind.FIRST, Kind.WEAK) else end
         if end >= 0:

@@ -403,12 +403,23 @@ class _Search:
         value, last = self.value, self.last_end
         if last is None or self.opened_value:
             return None
-        pos = last.end
+        text, pos = value.source.text, last.end
         for mark in value.between(pos):
-            if not mark.closing or value.source.text[pos : mark.start].strip():
+            if not mark.closing or text[pos : mark.start].strip():
                 return None
             pos = mark.end
-        return None if value.is_in_quotation(last.start, value.source.blanks(pos)) else RawEnd(last.start, last.end)
+        # A value never ends with its own end tag: a second one is surplus.
+        tag, first, at = text[last.start : last.end], last.start, last.start
+        while at > value.own.end:
+            if text[at - 1].isspace():
+                at -= 1
+            elif text.endswith(tag, value.own.end, at):
+                first = at = at - len(tag)
+            else:
+                break
+        if first < last.start and not text[value.own.end : first].strip():
+            raise NoCall("an end tag is there twice around nothing")
+        return None if value.is_in_quotation(first, value.source.blanks(pos)) else RawEnd(first, last.end)
 
     def _opening(self, mark: Mark) -> None:
         value = self.value

@@ -43,14 +43,15 @@ class CallReader(ArgumentReader):
 
     `bare_names`: a bare name may begin a call. State after a read: `broken`, a call after the returned ones is
     unreadable; `in_doubt`, a raw value may continue after the calls if the reply was cut off; `run_end`, the end of a
-    run of equal openers; `left`, the end of the leftovers found before NeedMore was raised.
+    run of equal openers; `left`, the end of the leftovers found before NeedMore was raised; `wrapper_first`, a row
+    begins with a wrapper.
     """
 
     def __init__(self, source: Source, tools: ToolSet, *, bare_names: bool = True) -> None:
         super().__init__(source, tools)
         self.bare_names = bare_names
         # `foreign`: a closer other than the opener's own ended a wrapper.
-        self.broken = self.in_doubt = self.foreign = False
+        self.broken = self.in_doubt = self.foreign = self.wrapper_first = False
         self.run_end = self.left = 0
 
     # -- wrappers ---------------------------------------------------------------------------------------------------
@@ -267,18 +268,21 @@ class CallReader(ArgumentReader):
         alone = opener is NO_OPENER
         if alone and not self.bare_names and at < source.size and text[at] in "<[]" and self.opener(at):
             raise NoCall("a wrapper in code")
-        calls, at = self.body(at, opener, depth)
-        at = source.blanks(at)
+        calls, end = self.body(at, opener, depth)
+        at = source.blanks(end)
         while at < source.size and not source.starts("```", at) and not self.is_left(at):
-            if text[at] not in ",;{[<" and not (text[at].isalpha() and (self.code or not alone)):
+            if text[at] in ",;":
+                at = source.blanks(at + 1)
+                continue
+            if text[at] not in "{[<" and not (text[at].isalpha() and (self.code or not alone)):
                 break
             self.row_begun = True
-            more, at = self.body(source.blanks(at + (text[at] in ",;")), opener, depth)
-            calls, at = calls + more, source.blanks(at)
+            more, end = self.body(at, opener, depth)
+            calls, at = calls + more, source.blanks(end)
         if source.starts("```", at):
             return calls, at + 3
-        # After Python code, a closing tag belongs to other text.
-        code = alone and text[calls[-1].end - 1] == ")"
+        # After a Python call, a closing tag belongs to other text.
+        code = alone and text[end - 1] == ")"
         over = at == source.size or (alone and bool(self.ends_turn(at) if code else self.is_left(at)))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at

@@ -126,11 +126,14 @@ class ReasoningText(HeldText):
 
         At the end of the reply, emit the call.
         """
-        tried = 0
+        openers = [found.start() for found in STRONG_WHOLE.finditer(self.text, self.out)] if self.final else []
+        if len(openers) > MAX_TRIED:
+            self._held = -1
+            self.leave(openers[-MAX_TRIED])
         while True:
             if self._held < 0:
                 found = STRONG.search(self.text, max(self.out, self.pos - MAX_CLOSER), partial=not self.final)
-                if found is None or tried == MAX_TRIED:
+                if found is None:
                     return len(self.text)
                 if found.partial:
                     return int(found.start())
@@ -158,7 +161,6 @@ class ReasoningText(HeldText):
                 if self.final:
                     self._refused(start, refusal)
                 end = end_of(STRONG_WHOLE, self.text, start)
-            tried += self.final
             self._held = -1
             self.leave(end)
 

@@ -34,6 +34,8 @@ class RowReader(CallReader):
             return calls, self._read_row(calls, pos)
         except NoCall as refusal:
             refusal.first_end, refusal.end = (calls[0].end, calls[-1].end) if calls else (-1, -1)
+            if self.wrapper_first:  # it counts without the row
+                refusal.first_end = -1
             if any(call.told for call in calls):  # a string may extend to here
                 self.broken = self.deep = True
             raise
@@ -43,8 +45,9 @@ class RowReader(CallReader):
         source = self.source
         if source.text.startswith("Action:", pos) and not source.match(_SAID, pos):
             pos = source.blanks(pos + len("Action:"))
-        new = calls
+        new, code = calls, False
         while True:
+            self.astray = False
             pos = self.skip_left(pos, after_calls=bool(calls))
             if self.code and calls and source.starts("```", pos) and self.skip_left(pos + 3) == source.size:
                 pos = source.size
@@ -74,9 +77,14 @@ class RowReader(CallReader):
             else:
                 self.row_begun = bool(calls)
                 got, pos = self.body(pos, NO_OPENER, 0)
+            if not calls:
+                self.wrapper_first = self.opener(begun) is not None
+                code = any(call.bare and text[call.end - 1] == ")" for call in got)
             calls += got
             new = got
-            if any(call.spoils_row for call in got):  # at once, so that the pieces of a stream change nothing
+            # After a Python call, JSON that names no tool may be its result. Raise immediately, so that the result does
+            # not depend on how the text is split.
+            if any(call.spoils_row or (code and call.tool is None) for call in got):
                 raise NoCall("no tool of this name is offered", Rejection.NOT_OFFERED)
 
     def behind_broken(self, start: int) -> int:
