@@ -127,10 +127,10 @@ class HeldText(Stream):
     def separate(self, thoughts: Thoughts | None) -> None:
         """Set which reasoning is separated from the text, and whether the prompt opened it."""
         names = self._tools.names
-        self._marks = marks_of(thoughts.markers if thoughts else ())
+        thoughts = thoughts or Thoughts(markers=())
+        self._marks = marks_of(thoughts.markers)
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
-        self._unknown = thoughts is not None and thoughts.unknown
-        begun = thoughts.begun if thoughts else ""
+        self._unknown, begun = thoughts.unknown, thoughts.begun
         self._thought = OpenThought((), True) if self._channel is Channel.REASONING else None
         if begun:
             self._thought = OpenThought(self._marks.closers[begun], True, True, begun)
@@ -347,7 +347,7 @@ class HeldText(Stream):
             self.pos = start
         elif self._kind is Kind.STRONG and end < 0 and HEADER.match(self.text, start):
             # A message to no tool: nothing in it counts.
-            self._thought = OpenThought(MESSAGE_ENDS)
+            self._thought = OpenThought((*MESSAGE_ENDS, "<|start|>"))
             self.pos = start + 1
         else:
             self.pos = max(start + 1, self._strings_end(start), self.out)

@@ -12,7 +12,7 @@ from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentRead
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
 from proxy.notations.raw_values import Level
-from proxy.notations.signs import MAX_WRAPPERS
+from proxy.notations.signs import MAX_WRAPPERS, MESSAGE_ENDS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG, spelling
 from proxy.notations.toolset import ToolSet
@@ -35,7 +35,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _PEOPLE = frozenset(("self", "user", "all", "assistant"))
 # Maximum length of surplus brackets and whitespace after the arguments of a message.
 MAX_MESSAGE_BRACKETS = 3
-_ENDS = Tokens(("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"))
+_ENDS = Tokens(MESSAGE_ENDS)
 
 
 class CallReader(ArgumentReader):
@@ -301,7 +301,7 @@ def missing(calls: list[Call]) -> set[str]:
     return {
         key
         for call in calls
-        if call.tool and call.tool.required
+        if call.tool
         for key in call.tool.required - {call.tool.meant(each, call.arguments) for each in call.arguments}
     }
 

@@ -199,9 +199,7 @@ class Prose:
 
     def indented(self) -> bool:
         """Return whether the current line is indented like code."""
-        if not self.any or not self._is_indented(self.line + "x"):
-            return False
-        return self.blank_before or self.in_indented
+        return self.any and self._is_indented(self.line) and (self.blank_before or self.in_indented)
 
     def listed(self, follows: bool) -> bool:
         """Return whether the current line is part of a listing. `follows`: text follows the call."""

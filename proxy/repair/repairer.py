@@ -142,23 +142,24 @@ class _Call:
         return violations(self.values, self.tool.compiled) if self.tool else 0
 
 
-# The table that users of qwen3-call-patch-proxy rely on, in its order: a tool, the keys that identify it, in any
-# spelling, and keys that it does not have.
-_TABLE = (
-    ("todowrite", "todos", ""),
-    ("bash", "command", "edits"),
-    ("multiedit", "filepath edits", ""),
-    ("edit", "filepath oldstring newstring", ""),
-    ("grep", "pattern outputmode", ""),
-    ("glob", "pattern", "outputmode"),
-    ("webfetch", "url prompt", ""),
-    ("websearch", "query", ""),
-    ("write", "content filepath", ""),
-    ("read", "filepath", "content"),
-    ("task", "description prompt subagenttype", ""),
-    ("notebookedit", "notebookpath newsource", ""),
-    ("list", "path", ""),
-)
+# The table that users of qwen3-call-patch-proxy rely on, in its order: a tool, and the keys that identify it, in any
+# spelling. Their `bash` without `edits`, `glob` without `outputmode` and `read` without `content` follow from the
+# condition that the tool declares every key.
+_TABLE = {
+    "todowrite": "todos",
+    "bash": "command",
+    "multiedit": "filepath edits",
+    "edit": "filepath oldstring newstring",
+    "grep": "pattern outputmode",
+    "glob": "pattern",
+    "webfetch": "url prompt",
+    "websearch": "query",
+    "write": "content filepath",
+    "read": "filepath",
+    "task": "description prompt subagenttype",
+    "notebookedit": "notebookpath newsource",
+    "list": "path",
+}
 
 
 def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool | None:
@@ -172,9 +173,8 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
     if len(accepting) == 1:
         return accepting[0]
     given = set(map(fold, keys))
-    for name, needed, foreign in _TABLE if by_table else ():
+    for name, needed in _TABLE.items() if by_table else ():
         tool = tools.resolve(name)
-        fits = given.issuperset(needed.split()) and given.isdisjoint(foreign.split())
-        if tool and fits and tool.properties.keys() >= {*keys}:
+        if tool and given.issuperset(needed.split()) and tool.properties.keys() >= {*keys}:
             return tool
     return None
