@@ -154,12 +154,19 @@ class HeldText(Stream):
 
     def _judge(self, source: Source, start: int) -> Judge:
         """Return the judge of calls that begin at a position."""
-        first = self._kind is Kind.FIRST
         self.see(start)
         listed = self._listed - self.base
         after_listing = listed >= 0 and not self.text[listed:start].strip()
-        about = source, self._tools, self._copies, self.prose
-        return Judge(*about, first, self._stopped, self._json_reply, after_listing)
+        return Judge(
+            source,
+            self._tools,
+            self._copies,
+            self.prose,
+            self._kind is Kind.FIRST,
+            self._stopped,
+            self._json_reply,
+            after_listing,
+        )
 
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls. A call to a tool that is not offered stays text."""

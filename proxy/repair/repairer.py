@@ -143,8 +143,7 @@ class _Call:
 
 
 # The table that users of qwen3-call-patch-proxy rely on, in its order: a tool, and the keys that identify it, in any
-# spelling. Their `bash` without `edits`, `glob` without `outputmode` and `read` without `content` follow from the
-# condition that the tool declares every key.
+# spelling.
 _TABLE = {
     "todowrite": "todos",
     "bash": "command",
@@ -160,6 +159,8 @@ _TABLE = {
     "notebookedit": "notebookpath newsource",
     "list": "path",
 }
+# A key that the call of a tool must not have.
+_FOREIGN = {"bash": "edits", "glob": "outputmode", "read": "content"}
 
 
 def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool | None:
@@ -175,6 +176,7 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
     given = set(map(fold, keys))
     for name, needed in _TABLE.items() if by_table else ():
         tool = tools.resolve(name)
-        if tool and given.issuperset(needed.split()) and tool.properties.keys() >= {*keys}:
+        fits = given.issuperset(needed.split()) and _FOREIGN.get(name) not in given
+        if tool and fits and tool.properties.keys() >= {*keys}:
             return tool
     return None

@@ -140,12 +140,11 @@ def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
     if not isinstance(values, dict):
         return values
     schemas = validator.applied(values, schema)
-    required = frozenset(name for part in schemas for name in part.required)
     kept = {
         key: value
         for key, value in values.items()
         if value not in (None, "")
-        or key in required
+        or any(key in part.required for part in schemas)
         or not any(validator.violations(value, each) for each in children(key, schemas))
     }
     return kept if len(kept) < len(values) else values
