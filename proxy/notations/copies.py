@@ -23,6 +23,7 @@ from proxy.notations.source import NoCall, Source, end_of
 from proxy.notations.string_escapes import unescaped
 from proxy.notations.tables import STRONG
 from proxy.notations.toolset import ToolSet
+from proxy.notations.validator import members
 
 # Minimum length of a call, or of its arguments, to be considered a copy.
 MIN_COPIED = 24
@@ -173,9 +174,8 @@ def _strings(value: Json) -> Iterator[str]:
     """Yield the string values in a JSON value."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list | dict):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _strings(each)
+    for _, each in members(value):
+        yield from _strings(each)
 
 
 def _parsed(arguments: Json) -> Json:

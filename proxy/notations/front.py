@@ -183,13 +183,11 @@ class Reader(ReasoningText):
         except NeedMore:
             self.pos = max(self.pos, reader.left)
             raise
-        made_up = MADE_UP.match(self.text, pos, partial=not self.final)
-        if made_up and made_up.partial:
-            raise NeedMore
+        made_up = reader.source.match(MADE_UP, pos, ends=True)
         self._behind_call, self._made_up = False, bool(made_up)
         written = self.text[self.out : pos]
         if pos < len(self.text) or not self.final:
-            pos -= len(written) - len(written.rstrip()) if written.strip() else len(written)
+            pos -= len(written) - len(written.rstrip())
         self.drop(pos, "leftover" if written.strip() else "")
         if made_up:
             self.drop(len(self.text), "made_up_turn")
@@ -241,20 +239,16 @@ class Reader(ReasoningText):
                 self._pass_prose()
                 return False
             at = max(found.start() if found["line"] is None else found.start("line"), self.pos)
+            if self.prose.json:
+                self.see(at)
             try:
-                if not self._in_json_string(at) and self._begins_at(at):
+                if not self.prose.in_string and self._begins_at(at):
                     return True
             except NeedMore:
                 self._leave_before(at)
                 self.pos = at
                 raise
             self.pos = at + 1
-
-    def _in_json_string(self, at: int) -> bool:
-        """Return whether a position is in a string of undecodable JSON."""
-        if self.prose.json:
-            self.see(at)
-        return self.prose.in_string
 
     def _pass_prose(self) -> None:
         """Release prose without signs, except an end that may become one."""

@@ -127,10 +127,10 @@ class HeldText(Stream):
     def separate(self, thoughts: Thoughts | None) -> None:
         """Set which reasoning is separated from the text, and whether the prompt opened it."""
         names = self._tools.names
-        self._marks = marks_of(thoughts.markers if thoughts else ())
+        thoughts = thoughts or Thoughts(markers=())
+        self._marks = marks_of(thoughts.markers)
         self._start, self._weak_tag = reply_start(names), weak_tag(names)
-        self._unknown = thoughts is not None and thoughts.unknown
-        begun = thoughts.begun if thoughts else ""
+        self._unknown, begun = thoughts.unknown, thoughts.begun
         self._thought = OpenThought((), True) if self._channel is Channel.REASONING else None
         if begun:
             self._thought = OpenThought(self._marks.closers[begun], True, True, begun)
@@ -154,12 +154,19 @@ class HeldText(Stream):
 
     def _judge(self, source: Source, start: int) -> Judge:
         """Return the judge of calls that begin at a position."""
-        first = self._kind is Kind.FIRST and not self._found_any
         self.see(start)
         listed = self._listed - self.base
         after_listing = listed >= 0 and not self.text[listed:start].strip()
-        stopped, json_reply = self._stopped, self._json_reply
-        return Judge(source, self._tools, self._copies, self.prose, first, stopped, json_reply, after_listing)
+        return Judge(
+            source,
+            self._tools,
+            self._copies,
+            self.prose,
+            self._kind is Kind.FIRST,
+            self._stopped,
+            self._json_reply,
+            after_listing,
+        )
 
     def _take(self, calls: list[Call], end: int, *, weak: bool) -> None:
         """Emit calls. A call to a tool that is not offered stays text."""
@@ -234,7 +241,7 @@ class HeldText(Stream):
         self._held = -1
         if self._is_gap(start):
             self.drop(start, "")
-        self.leave(min(start if self._kind is not Kind.FIRST else max(start, calls[0].start), end))
+        self.leave(start)
         self._take(calls, end, weak=weak)
         if reader.broken and self.final and not self._stopped:
             self.drop(len(self.text), "cut_call")
@@ -247,9 +254,7 @@ class HeldText(Stream):
         """Drop end-of-turn tokens at the end of the reply. Raise NoCall if text follows."""
         end = reader.skip_left(start, after_calls=False)
         if end < len(self.text) or not self.final:
-            refusal = NoCall("text follows")
-            refusal.end = end
-            raise refusal
+            raise NoCall("text follows", end=end)
         self._held = -1
         self.drop(end, "end_of_turn")
         return True
@@ -350,7 +355,7 @@ class HeldText(Stream):
             self.pos = start
         elif self._kind is Kind.STRONG and end < 0 and HEADER.match(self.text, start):
             # A message to no tool: nothing in it counts.
-            self._thought = OpenThought(MESSAGE_ENDS)
+            self._thought = OpenThought((*MESSAGE_ENDS, "<|start|>"))
             self.pos = start + 1
         else:
             self.pos = max(start + 1, self._strings_end(start), self.out)
@@ -385,7 +390,7 @@ class HeldText(Stream):
         A truncated call stays text if it is the only one: there is nothing else to show.
         """
         text = self.text
-        if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF):
+        if refusal.rejection.telling:
             return ""
         further = self.final and self._found_any and self._is_gap(start)
         if further and not self._stopped and self._kind in (Kind.STRONG, Kind.WEAK) and text[start] == "<":
@@ -411,7 +416,7 @@ class HeldText(Stream):
         strong = self._kind is Kind.STRONG or (self._kind is Kind.WEAK and CALL_TAG.match(self.text, start))
         if not self._watch_broken or not strong or self._found_any:
             return False
-        if refusal.rejection not in (Rejection.BROKEN, Rejection.CUT_OFF) or isinstance(refusal, Listing):
+        if refusal.rejection.telling or isinstance(refusal, Listing):
             return False
         self.see(start)
         prose = self.prose

@@ -97,12 +97,12 @@ class Judge:
 
     def _check_line(self, end: int) -> None:
         """Reject unclosed calls if the end of a string follows on their line: a string of theirs may end there."""
-        text, size = self.source.text, self.source.size
-        stop = text.find("\n", end)
-        following = STRONG_WHOLE.search(text, end, stop if stop >= 0 else size)
-        if _STRING_END.search(text, end, following.start() if following else stop if stop >= 0 else size):
+        text = self.source.text
+        line, line_end, _ = text[end:].partition("\n")
+        following = STRONG_WHOLE.search(text, end, end + len(line))
+        if _STRING_END.search(text, end, following.start() if following else end + len(line)):
             raise StringGoesOn("a string may end elsewhere")
-        if stop < 0 and not following and not self.source.final:
+        if not (line_end or following or self.source.final):
             raise NeedMore
 
     def _marks_follow(self, pos: int) -> bool:
@@ -159,10 +159,7 @@ class Judge:
 
     def _begins(self, pos: int) -> bool:
         """Return whether another call begins at a position."""
-        found = STRONG.match(self.source.text, pos, partial=not self.source.final)
-        if found and found.partial:
-            raise NeedMore
-        return bool(found)
+        return self.source.match(STRONG, pos, ends=True) is not None
 
     def _check_weak(self, calls: list[Call]) -> None:
         """Reject weak evidence unless the model ended the reply, all keys are declared and all required ones given."""
@@ -189,9 +186,7 @@ class Judge:
 
 def _shown(why: str, run: list[tuple[int, int]]) -> NoCall:
     """Return the refusal of all calls in a run."""
-    refusal = NoCall(why, Rejection.QUOTED)
-    refusal.end = run[-1][0]
-    return refusal
+    return NoCall(why, Rejection.QUOTED, run[-1][0])
 
 
 class Listing(NoCall):
@@ -243,4 +238,4 @@ def _cannot_be(tool: Tool, key: str, value: Json) -> bool:
     if schema is None:
         return not tool.compiled.extensible
     wrong_type, _, unknown = Validator().score(value, schema)
-    return wrong_type or (isinstance(value, dict) and unknown >= len(value))
+    return wrong_type or unknown >= len(value)

@@ -12,7 +12,7 @@ from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentRead
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
 from proxy.notations.raw_values import Level
-from proxy.notations.signs import MAX_WRAPPERS
+from proxy.notations.signs import MAX_WRAPPERS, MESSAGE_ENDS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG, spelling
 from proxy.notations.toolset import ToolSet
@@ -35,7 +35,7 @@ _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
 _PEOPLE = frozenset(("self", "user", "all", "assistant"))
 # Maximum length of surplus brackets and whitespace after the arguments of a message.
 MAX_MESSAGE_BRACKETS = 3
-_ENDS = Tokens(("<|call|>", "<|end|>", "<|eot|>", "<|eom|>", "<|return|>"))
+_ENDS = Tokens(MESSAGE_ENDS)
 
 
 class CallReader(ArgumentReader):
@@ -196,9 +196,7 @@ class CallReader(ArgumentReader):
                 return calls, calls[-1].end
             calls, behind = calls + got, at
         if not calls:
-            empty = Empty("an empty wrapper")
-            empty.end = at if closed and not depth else -1
-            raise empty
+            raise Empty("an empty wrapper", end=at if closed and not depth else -1)
         for call in calls:
             call.unclosed = opener.no_closer and not closed
         self.closed = (closed or opener.no_closer) and opener.text not in n.WEAK_TOKENS
@@ -307,7 +305,7 @@ def missing(calls: list[Call]) -> set[str]:
     return {
         key
         for call in calls
-        if call.tool and call.tool.required
+        if call.tool
         for key in call.tool.required - {call.tool.meant(each, call.arguments) for each in call.arguments}
     }
 
@@ -319,7 +317,8 @@ def _read_message(reader: CallReader, pos: int) -> ReadCalls:
     if not found or not names:
         raise NoCall("the message goes to no tool")
     channels = set(_CHANNEL.findall(found["channels"]))
-    if channels != {"analysis"} and (names[0] in _PEOPLE or channels - {"commentary"}):
+    analysis = channels == {"analysis"}
+    if not analysis and (names[0] in _PEOPLE or channels - {"commentary"}):
         raise NoCall("a message that calls nothing")
     tool, at = reader.tool(names[0]), source.blanks(found.end())
     if source.starts("<|call|>", at):
@@ -330,20 +329,16 @@ def _read_message(reader: CallReader, pos: int) -> ReadCalls:
     if not source.text.startswith(("{", '"', "<"), at):
         raise NoCall("the arguments are missing")
     (call,), at = reader.arguments(at, names[0], pos, "", Opener(0))
-    call.end, reader.closed = _message_end(reader, at, analysis=channels == {"analysis"})
-    return [call], call.end
-
-
-def _message_end(reader: CallReader, pos: int, *, analysis: bool) -> tuple[int, bool]:
-    """Return the end of a message, and whether it is closed. In the analysis channel only `<|call|>` closes it."""
-    source, at = reader.source, reader.source.blanks(pos)
+    call.end, at = at, source.blanks(at)
     while not analysis and at < source.size:
-        bracket = source.text[at] in "}]" and at - pos < MAX_MESSAGE_BRACKETS
+        bracket = source.text[at] in "}]" and at - call.end < MAX_MESSAGE_BRACKETS
         if not (end := at + 1 if bracket else reader.orphan_end(at)):
             break
         at = source.blanks(end)
+    # In the analysis channel, only `<|call|>` closes a message.
+    reader.closed = at < source.size and not analysis
     if token := source.token(_ENDS, at):
-        return at + len(token), not analysis or token == "<|call|>"
-    if at < source.size and not source.starts("<|start|>", at):
+        call.end, reader.closed = at + len(token), not analysis or token == "<|call|>"
+    elif at < source.size and not source.starts("<|start|>", at):
         raise NoCall("more than an object")
-    return pos, at < source.size and not analysis
+    return [call], call.end

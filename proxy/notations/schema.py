@@ -146,20 +146,25 @@ class _Compiler:
         return found
 
     def _fill(self, compiled: Schema, schema: JsonObject) -> None:
-        if "const" in schema or as_list(schema.get("enum")):
-            compiled.values = (schema["const"],) if "const" in schema else tuple(as_list(schema["enum"]))
-            for word in compiled.values:
-                if isinstance(word, str):
-                    compiled.words.setdefault(word.casefold(), []).append(word)
+        listed = [schema["const"]] if "const" in schema else as_list(schema.get("enum"))
+        compiled.values = tuple(listed) or None
+        for word in listed:
+            if isinstance(word, str):
+                compiled.words.setdefault(word.casefold(), []).append(word)
         compiled.own_types = _own_types(schema, compiled.values)
         limits = ((name, schema.get(name)) for name in LIMITS)
         compiled.limits = tuple((name, limit) for name, limit in limits if type(limit) in (int, float))  # type: ignore[misc]
         self._fill_members(compiled, schema)
-        self._fill_items(compiled, schema)
-        self._fill_parts(compiled, schema)
+        # What must hold too, and the alternatives.
+        parts = [*as_list(schema.get("allOf"))]
+        if "$ref" in schema:
+            parts.append(resolve(schema["$ref"], self._root))
+        compiled.parts = tuple(map(self.compile, parts))
+        groups = (as_list(schema.get(key)) for key in ("anyOf", "oneOf"))
+        compiled.groups = tuple(tuple(map(self.compile, group)) for group in groups if group)
 
     def _fill_members(self, compiled: Schema, schema: JsonObject) -> None:
-        """Compile the keywords about an object's keys."""
+        """Compile the keywords about the keys of an object and the items of a list."""
         declared = as_object(schema.get("properties"))
         compiled.properties = {key: self.compile(inner) for key, inner in declared.items()}
         compiled.required = frozenset(name for name in as_list(schema.get("required")) if isinstance(name, str))
@@ -169,24 +174,11 @@ class _Compiler:
                 compiled.others = self.compile(rest)
         compiled.extensible = any(schema.get(key, False) is not False for key in _FOR_OTHER_KEYS)
         compiled.closed = any(schema.get(key) is False for key in _FOR_OTHER_KEYS)
-
-    def _fill_parts(self, compiled: Schema, schema: JsonObject) -> None:
-        """Compile `allOf`, `$ref`, `anyOf` and `oneOf`."""
-        parts = [*as_list(schema.get("allOf"))]
-        if "$ref" in schema:
-            parts.append(resolve(schema["$ref"], self._root))
-        compiled.parts = tuple(map(self.compile, parts))
-        groups = (as_list(schema.get(key)) for key in ("anyOf", "oneOf"))
-        compiled.groups = tuple(tuple(map(self.compile, group)) for group in groups if group)
-
-    def _fill_items(self, compiled: Schema, schema: JsonObject) -> None:
-        """Compile `prefixItems` and `items`, or their names before 2020-12."""
-        items = schema.get("items")
-        listed = as_list(items) or as_list(schema.get("prefixItems"))
-        compiled.prefix = tuple(map(self.compile, listed))
-        rest = items
+        # Before 2020-12, `items` and `additionalItems` were the names of `prefixItems` and `items`.
+        rest = items = schema.get("items")
         if isinstance(items, list):
             rest = schema.get("additionalItems")
+        compiled.prefix = tuple(map(self.compile, as_list(items) or as_list(schema.get("prefixItems"))))
         if rest is False or isinstance(rest, dict):
             compiled.items = self.compile(rest)
 

@@ -62,7 +62,7 @@ _TOKEN, _TAG = n.alternatives((*n.TOKENS, *_ENDS)), f"{n.WRAPPER_OPEN}|{n.WRAPPE
 _MORE = rf"(?P<more>(?:(?:{_TOKEN})\s{{0,200}}){{0,{MAX_WRAPPERS - 1}}})"
 BARE = re.compile(rf"\s{{0,200}}(?:(?:{_TOKEN})\s{{0,200}}{_MORE}|(?:{_TAG})\s{{0,200}})")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
-MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>", "<|start|>")
+MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>")
 
 _WORDS = "|".join((*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type", "tool_call_id", "role"))
 _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"

@@ -57,11 +57,11 @@ class NoCall(Exception):
     `end` is the end of the text that was read, and `first_end` the end of a row's first call; -1 if unknown.
     """
 
-    end = first_end = -1
+    first_end = -1
 
-    def __init__(self, why: str, rejection: Rejection = Rejection.BROKEN) -> None:
+    def __init__(self, why: str, rejection: Rejection = Rejection.BROKEN, end: int = -1) -> None:
         super().__init__(why)
-        self.rejection = rejection
+        self.rejection, self.end = rejection, end
 
 
 class Torn(NoCall):

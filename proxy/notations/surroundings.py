@@ -99,10 +99,9 @@ class Prose:
         self.any = self.any or not text.isspace()
         if self.json:
             self._feed_json(text)
-        lines = (self.line + text).split("\n")
-        for line in lines[:-1]:
+        *lines, self.line = (self.line + text).split("\n")
+        for line in lines:
             self._end_line(line)
-        self.line = lines[-1]
         if len(self.line) > MAX_LINE:
             self.line = self.line[:80] + self.line[-MAX_LINE // 2 :]
 
@@ -119,10 +118,10 @@ class Prose:
                     return
 
     def _end_line(self, line: str) -> None:
-        found = None if self._is_indented(line) else _FENCE.match(line)
+        indented = self._is_indented(line)
+        found = None if indented else _FENCE.match(line)
         if self.fence:
-            closes = found and found.group(1)[0] == self.fence[0] and len(found.group(1)) >= len(self.fence)
-            if closes and not line.strip().strip("`~> "):
+            if found and found.group(1).startswith(self.fence) and not line.strip().strip("`~> "):
                 self.fence = ""
             return
         if found and "`" not in line.strip()[len(found.group(1)) :].replace(found.group(1), "", 1):
@@ -139,7 +138,6 @@ class Prose:
             return
         if not self._in_block(line):
             self.block_indent = _indent(line) if ":" in line and _BLOCK_HEAD.search(line) else -1
-        indented = self._is_indented(line)
         if (item := _LIST_ITEM.match(line)) and not indented:
             self.list_indent = item.end(1)
         elif line[:1] not in " \t":
@@ -178,7 +176,14 @@ class Prose:
             return True
         if re.match(r"\s{0,3}>", self.line) and not self.line.startswith(">>>"):
             return True
-        return bool(open_run(self.before))
+        # The run of backticks that opened a code span still open.
+        run = ""
+        for each in _RUN.findall(self.before):
+            if not run:
+                run = each
+            elif run == each:
+                run = ""
+        return run != ""
 
     def in_region(self) -> bool:
         """Return whether the position is in a fence or an HTML comment."""
@@ -194,9 +199,7 @@ class Prose:
 
     def indented(self) -> bool:
         """Return whether the current line is indented like code."""
-        if not self.any or not self._is_indented(self.line + "x"):
-            return False
-        return self.blank_before or self.in_indented
+        return self.any and self._is_indented(self.line) and (self.blank_before or self.in_indented)
 
     def listed(self, follows: bool) -> bool:
         """Return whether the current line is part of a listing. `follows`: text follows the call."""
@@ -210,8 +213,8 @@ class Prose:
     def quoted(self, behind: str) -> bool:
         """Return whether a quotation that began before the call ends directly after it."""
         before = self.before
-        rest = behind[end_of(_BETWEEN, behind, 0) :]
-        gap = behind[: len(behind) - len(rest)]
+        gap_end = end_of(_BETWEEN, behind, 0)
+        gap, rest = behind[:gap_end], behind[gap_end:]
         if not rest or _BLANK_LINE.search(gap):
             return False
         if rest[0] == "|":
@@ -259,14 +262,3 @@ def _is_open(mark: str, end: str, text: str) -> bool:
         count = len(re.findall(rf"(?<!\w){re.escape(mark)}|{re.escape(mark)}(?!\w)", text))
         return count % 2 == 1 or text.endswith(mark)
     return text.rfind(mark) > text.rfind(end)
-
-
-def open_run(text: str) -> str:
-    """Return the run of backticks that opened a code span still open after a text, or an empty one."""
-    open_ = ""
-    for run in _RUN.findall(text):
-        if not open_:
-            open_ = run
-        elif run == open_:
-            open_ = ""
-    return open_

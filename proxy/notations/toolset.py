@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -142,12 +142,12 @@ class ToolSet:
         return repeated[0] if len(repeated) == 1 else None
 
     @cached_property
-    def _by_spelling(self) -> list[tuple[Callable[[str], str], dict[str, list[Tool]]]]:
+    def _by_spelling(self) -> Sequence[tuple[Callable[[str], str], dict[str, list[Tool]]]]:
         """The tools by their short names, by case-folded names, and by names without separators.
 
         Each table comes with the spelling in which a written name is looked up.
         """
-        tables: list[tuple[Callable[[str], str], dict[str, list[Tool]]]] = []
+        tables = []
         for written, named in ((str, short_name), (str.casefold, str.casefold), (fold, fold)):
             table: dict[str, list[Tool]] = {}
             for tool in self:
@@ -162,8 +162,6 @@ MAX_KEPT, MAX_KNOWN = 256 * 1024, 32
 
 def read_tools(tools: Json) -> ToolSet:
     """Read the tools of a chat-completions request body; entries other than functions are skipped."""
-    if not tools:
-        return ToolSet(())
     data = dump_json(tools)
     return _read(data) if len(data) <= MAX_KEPT else _read.__wrapped__(data)
 

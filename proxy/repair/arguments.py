@@ -162,10 +162,13 @@ def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments
 
         {"path": "app.log</arg_value><arg_key>content</arg_key>\\n<arg_value>error"}
     """
-    if values.keys() >= set(tool.required):
+    if tool.required <= values.keys():
         return None
-    texts = [(key, value) for key, value in values.items() if isinstance(value, str)]
-    torn = [(key, value, found) for key, value in texts if (found := _PAIR.search(value))]
+    torn = [
+        (key, value, found)
+        for key, value in values.items()
+        if isinstance(value, str) and (found := _PAIR.search(value))
+    ]
     if len(torn) != 1:
         return None
     key, value, found = torn[0]
@@ -173,12 +176,12 @@ def _read_pairs(values: JsonObject, tool: Tool, tools: ToolSet) -> ReadArguments
         value = f"\n{value}\n"
     end_tag, tag = found.groups()
     read = _read_tags(f"{tag}{key}{_BEHIND_KEY[tag[-1]]}{value}{end_tag}", tool, tools)
-    if read is None or key not in read.values or read.values.keys() & values.keys() != {key}:
+    if read is None or read.values.keys() & values.keys() != {key}:
         return None
     whole: JsonObject = {}
     for each, given in values.items():
         whole |= read.values if each == key else {each: given}
-    return replace(read, values=whole, text=dump(whole)) if whole.keys() >= set(tool.required) else None
+    return replace(read, values=whole, text=dump(whole)) if tool.required <= whole.keys() else None
 
 
 def _whole_call(values: JsonObject, tool: Tool, tools: ToolSet) -> JsonObject | None:
@@ -234,15 +237,15 @@ def strict_object(text: str) -> JsonObject | None:
 
 def _read_object(text: str, schema: Schema) -> ReadArguments:
     """Return the object in a text that may have a little junk around it. Raises NoCall or ValueError for other text."""
-    before = _BEFORE.match(text)
-    start = before.end() if before else len(text) - len(text.lstrip())
+    start = end_of(_BEFORE, text, 0) or end_of(_BLANKS, text, 0)
     literals = Literals(Source(text), schema, _BEHIND)
     literals.alone = True
     value, end = literals.whole(start)
     if not isinstance(value, dict) or is_deep(value) or not _BEHIND.match(text, end):
         raise NoCall("no object, or more than one")
-    told = literals.marks_told or bool(text[:start].strip())
-    forms = [JUNK] if text[:start].strip() or text[end:].strip() else []
+    before, behind = text[:start].strip(), text[end:].strip()
+    told = literals.marks_told or before != ""
+    forms = [JUNK] if before or behind else []
     forms += [form for oddity, form in ODD.items() if oddity in literals.odd]
     written = text[start:end]
     if strict_object(written) is None:

@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -173,26 +173,22 @@ def _exists(container: Any, key: Any) -> bool:
 
 def _holds(rule: ToolRule, container: Any, key: Any) -> bool:
     """Return whether a place satisfies the rule's condition."""
-    if _exists(container, key):
-        return _CONDITIONS[rule.condition](rule, container[key])
-    return rule.condition in ("missing", "missing_or_empty")
-
-
-def _is_empty(_: ToolRule, here: Json) -> bool:
-    if isinstance(here, str | list | dict):
-        return not here
-    return here is None
-
-
-# Conditions on a value.
-_CONDITIONS: Mapping[Condition, Callable[[ToolRule, Json], bool]] = {
-    "missing": lambda rule, here: False,
-    "missing_or_empty": _is_empty,
-    "exists": lambda rule, here: True,
-    "is_string": lambda rule, here: isinstance(here, str),
-    "invalid_enum": lambda rule, here: not any(same(here, valid) for valid in rule.valid),
-    "matches": lambda rule, here: isinstance(here, str) and fnmatchcase(here, rule.pattern),
-}
+    if not _exists(container, key):
+        return rule.condition in ("missing", "missing_or_empty")
+    here = container[key]
+    match rule.condition:
+        case "missing":
+            return False
+        case "missing_or_empty":
+            return here is None or (isinstance(here, str | list | dict) and not here)
+        case "exists":
+            return True
+        case "is_string":
+            return isinstance(here, str)
+        case "invalid_enum":
+            return not any(same(here, valid) for valid in rule.valid)
+        case "matches":
+            return isinstance(here, str) and fnmatchcase(here, rule.pattern)
 
 
 def _act(rule: ToolRule, container: Any, key: Any) -> None:

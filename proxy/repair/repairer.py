@@ -142,23 +142,25 @@ class _Call:
         return violations(self.values, self.tool.compiled) if self.tool else 0
 
 
-# The table that users of qwen3-call-patch-proxy rely on, in its order: a tool, the keys that identify it, in any
-# spelling, and keys that it does not have.
-_TABLE = (
-    ("todowrite", "todos", ""),
-    ("bash", "command", "edits"),
-    ("multiedit", "filepath edits", ""),
-    ("edit", "filepath oldstring newstring", ""),
-    ("grep", "pattern outputmode", ""),
-    ("glob", "pattern", "outputmode"),
-    ("webfetch", "url prompt", ""),
-    ("websearch", "query", ""),
-    ("write", "content filepath", ""),
-    ("read", "filepath", "content"),
-    ("task", "description prompt subagenttype", ""),
-    ("notebookedit", "notebookpath newsource", ""),
-    ("list", "path", ""),
-)
+# The table that users of qwen3-call-patch-proxy rely on, in its order: a tool, and the keys that identify it, in any
+# spelling.
+_TABLE = {
+    "todowrite": "todos",
+    "bash": "command",
+    "multiedit": "filepath edits",
+    "edit": "filepath oldstring newstring",
+    "grep": "pattern outputmode",
+    "glob": "pattern",
+    "webfetch": "url prompt",
+    "websearch": "query",
+    "write": "content filepath",
+    "read": "filepath",
+    "task": "description prompt subagenttype",
+    "notebookedit": "notebookpath newsource",
+    "list": "path",
+}
+# A key that the call of a tool must not have.
+_FOREIGN = {"bash": "edits", "glob": "outputmode", "read": "content"}
 
 
 def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool | None:
@@ -172,9 +174,9 @@ def inferred(keys: Collection[str], tools: ToolSet, *, by_table: bool) -> Tool |
     if len(accepting) == 1:
         return accepting[0]
     given = set(map(fold, keys))
-    for name, needed, foreign in _TABLE if by_table else ():
+    for name, needed in _TABLE.items() if by_table else ():
         tool = tools.resolve(name)
-        fits = given.issuperset(needed.split()) and given.isdisjoint(foreign.split())
+        fits = given.issuperset(needed.split()) and _FOREIGN.get(name) not in given
         if tool and fits and tool.properties.keys() >= {*keys}:
             return tool
     return None

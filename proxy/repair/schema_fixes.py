@@ -140,14 +140,14 @@ def drop_optional(values: Json, schema: Schema, validator: Validator) -> Json:
     if not isinstance(values, dict):
         return values
     schemas = validator.applied(values, schema)
-    required = frozenset(name for part in schemas for name in part.required)
-    gone = {
-        key
+    kept = {
+        key: value
         for key, value in values.items()
-        if value in (None, "") and key not in required
-        if any(validator.violations(value, each) for each in children(key, schemas))
+        if value not in (None, "")
+        or any(key in part.required for part in schemas)
+        or not any(validator.violations(value, each) for each in children(key, schemas))
     }
-    return {key: value for key, value in values.items() if key not in gone} if gone else values
+    return kept if len(kept) < len(values) else values
 
 
 def read_value(value: Json, schema: Schema, _: Validator) -> Json:
