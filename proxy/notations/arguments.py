@@ -267,19 +267,17 @@ class ArgumentReader(TagReader):
         if sign == "(":
             if opener is NO_OPENER and not self.code:
                 raise NoCall("code")
-            return JsonArguments(*self.parenthesised(at, tool, python=not gemma, exact=alone))
+            return self.parenthesised(at, tool, python=not gemma, exact=alone)
         pair = opener and opener.tag and tool and sign and sign != "`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
-            return JsonArguments(*self.tag_values(at, tool))
+            return self.tag_values(at, tool)
         if sign == "" or (opener and self.closer(at, opener) >= 0):
             return JsonArguments({}, at)
         raise NoCall("the arguments were expected")
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def parenthesised(
-        self, at: int, tool: Tool | None, *, python: bool = True, exact: bool = False
-    ) -> tuple[JsonObject, int]:
+    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True, exact: bool = False) -> JsonArguments:
         """Return arguments in parentheses, as Python keywords or as one object, and their end.
 
         `exact`: reject inexact Python strings.
@@ -303,7 +301,7 @@ class ArgumentReader(TagReader):
             raise NoCall("brackets without their end")
         if literals.marks_told and exact:
             raise NoCall("a string may end elsewhere")
-        return _typed(arguments, tool, literals.bares), end
+        return JsonArguments(_typed(arguments, tool, literals.bares), end)
 
     def python_list(self, pos: int) -> ReadCalls:
         """Return the calls of `[NAME(…), NAME(…)]`."""
@@ -318,9 +316,9 @@ class ArgumentReader(TagReader):
             if not found:
                 raise NoCall("the call of a function was expected")
             tool = self.tool(found.group(1))
-            value, end = self.parenthesised(found.end() - 1, tool)
-            calls.append(Call(tool, found.group(1), value, at, end))
-            self.astray, at = False, source.blanks(end)
+            read = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), read.value, at, read.end))
+            self.astray, at = False, source.blanks(read.end)
         return calls, at + 1
 
     def is_left(self, pos: int) -> bool:

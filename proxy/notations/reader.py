@@ -11,10 +11,10 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
-from proxy.notations.raw_values import Level
+from proxy.notations.marks import Level, spelling
 from proxy.notations.signs import MAX_WRAPPERS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
-from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG, spelling
+from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG
 from proxy.notations.toolset import ToolSet
 
 OPENERS = Tokens(n.TOKENS)
@@ -200,7 +200,7 @@ class CallReader(ArgumentReader):
             raise empty
         for call in calls:
             call.unclosed = opener.no_closer and not closed
-        self.closed = (closed or opener.no_closer) and opener.text not in n.WEAK_TOKENS
+        self.closed = (closed or opener.no_closer) and opener.text != "[Tool call:"
         return calls, at
 
     def _check_before(self, before: Call, at: int, opener: Opener) -> None:

@@ -76,7 +76,6 @@ TOKENS = {
 }
 # Openers that need no closer after a complete call.
 NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
-WEAK_TOKENS = frozenset(("[Tool call:",))
 # Meaningless tokens between a wrapper, a name and its arguments.
 FILLERS = (
     "<|plugin|>",
@@ -144,8 +143,6 @@ END_OF_TURN = (
     "<|close|>response<|sep|>",
     "<|end_message|>",
 )
-# Leftovers after a call. Elsewhere they close what the model opened.
-BEHIND_CALL = ("</answer>",)
 BEFORE_TEXT = (
     "</think>",
     "/think>",
