@@ -11,6 +11,7 @@ from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls, shapes
 from proxy.notations.literals import CLOSING, BareLiterals, Literals, PythonLiterals, strict_value, typed
+from proxy.notations.raw_values import ends_turn
 from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.strings import Oddity, OpenString
@@ -175,6 +176,8 @@ class ArgumentReader(TagReader):
         source, start = self.source, pos
         if names > MAX_NAMES:
             raise NoCall("names behind names")
+        if names and source.text.startswith("<", pos) and source.match(CALL_TAG, pos):
+            return self.tag_call(pos, opener)
         if source.starts("call:", pos):
             pos = source.blanks(pos + 5)
         elif source.text.startswith(":", pos):
@@ -203,7 +206,7 @@ class ArgumentReader(TagReader):
                     break
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
-            return self._call_or_name(at, opener, names + 1)
+            return self.named(at, opener, names + 1)
         # Skip tokens between the name and the arguments.
         while True:
             if source.starts("[CALL_ID]", at) and (written := source.match(_CALL_ID, at)):
@@ -211,17 +214,12 @@ class ArgumentReader(TagReader):
             elif follows := source.token(NAME_FOLLOWS, at):
                 end = source.blanks(at + len(follows))
                 if not source.text.startswith(("{", "`", '"'), end):
-                    return self._call_or_name(end, opener, names + 1)
+                    return self.named(end, opener, names + 1)
             else:
                 end = self._filler_end(at)
             if not end:
                 return self.arguments(at, name, start, call_id, opener)
             at = source.blanks(end)
-
-    def _call_or_name(self, at: int, opener: Opener | None, names: int) -> ReadCalls:
-        if self.source.text.startswith("<", at) and self.source.match(CALL_TAG, at):
-            return self.tag_call(at, opener)
-        return self.named(at, opener, names)
 
     def _filler_end(self, at: int) -> int:
         """Return the position after a filler token or a stray closing tag, or 0."""
@@ -323,7 +321,7 @@ class ArgumentReader(TagReader):
 
     def is_left(self, pos: int) -> bool:
         """Return whether an end-of-turn token or an unmatched closing tag is here."""
-        return bool(self.ends_turn(pos) or self.orphan_end(pos))
+        return bool(ends_turn(self.source, pos) or self.orphan_end(pos))
 
 
 def schema_of(tool: Tool | None) -> Schema:

@@ -18,7 +18,7 @@ import regex
 from proxy.notations.literals import elements
 from proxy.notations.marks import KEY, Level, Mark, Marks
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
-from proxy.notations.tables import END_OF_TURN, SEP, TOKENS
+from proxy.notations.tables import CLOSING_TOKENS, END_OF_TURN, SEP
 from proxy.notations.toolset import Tool
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
@@ -29,8 +29,6 @@ _LINE_REST = re.compile(r"[ \t\r]*")
 # Meaningless words before the end tag of a wrapper.
 _FEW_WORDS = regex.compile(r"[^<\n]{1,39}(?=<)")
 _QUOTES = "\"'`"
-# Closers that are tokens.
-CLOSING_TOKENS = {closer for closers in TOKENS.values() for closer in closers if len(closer) > 1}
 # Leftovers after a call. Elsewhere `</answer>` closes what the model opened.
 _LEFT = Tokens((*END_OF_TURN, *CLOSING_TOKENS, "</answer>"))
 

@@ -12,6 +12,7 @@ from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentRead
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
 from proxy.notations.marks import Level, spelling
+from proxy.notations.raw_values import ends_turn
 from proxy.notations.signs import MAX_WRAPPERS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
 from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG
@@ -128,7 +129,7 @@ class CallReader(ArgumentReader):
         source = self.source
         while (pos := source.blanks(pos)) < source.size:
             sign = source.text[pos]
-            end = self.ends_turn(pos) if sign in "<[" else 0
+            end = ends_turn(source, pos) if sign in "<[" else 0
             if after_calls and not end:
                 end = pos + 1 if sign in ",;" else self.orphan_end(pos)
             if not end:
@@ -171,7 +172,7 @@ class CallReader(ArgumentReader):
                 if end := self._leftover(at, opener, brackets):
                     at = end
                     continue
-                if self.ends_turn(at):
+                if ends_turn(source, at):
                     break
                 again = at + len(opener.text)
                 if opener.tag and source.starts(opener.text, at) and self.skip_left(again) == source.size:
@@ -279,7 +280,7 @@ class CallReader(ArgumentReader):
             return calls, at + 3
         # After Python code, a closing tag belongs to other text.
         code = alone and text[calls[-1].end - 1] == ")"
-        over = at == source.size or (alone and bool(self.ends_turn(at) if code else self.is_left(at)))
+        over = at == source.size or (alone and bool(ends_turn(source, at) if code else self.is_left(at)))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at
         if at < source.size and not code and self.closer(at, opener) >= 0:

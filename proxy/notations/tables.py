@@ -74,6 +74,8 @@ TOKENS = {
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
 }
+# Closers that are longer than a bracket.
+CLOSING_TOKENS = {closer for closers in TOKENS.values() for closer in closers if len(closer) > 1}
 # Openers that need no closer after a complete call.
 NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
 # Meaningless tokens between a wrapper, a name and its arguments.

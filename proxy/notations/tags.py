@@ -13,7 +13,7 @@ from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.literals import element_value, literal, typed
 from proxy.notations.marks import NAMED, Level, Mark, Marks, spelling
-from proxy.notations.raw_values import CLOSING_TOKENS, Layout, RawEnd, RawValue, ValueEnd, ends_turn
+from proxy.notations.raw_values import Layout, RawEnd, RawValue, ValueEnd, ends_turn
 from proxy.notations.source import NoCall, Source, Tokens, Torn
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator
@@ -26,7 +26,7 @@ VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternati
 TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
 # A closing tag of a wrapper, call or value.
 _ORPHAN = regex.compile(f"{n.WRAPPER_CLOSE}|{n.CALL_CLOSE}|{VALUE_END.pattern}")
-CLOSERS = Tokens(CLOSING_TOKENS)
+CLOSERS = Tokens(n.CLOSING_TOKENS)
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
@@ -77,10 +77,6 @@ class TagReader(ABC):
         token = self.source.token(CLOSERS, pos)
         return pos + len(token) if token else -1
 
-    def ends_turn(self, pos: int) -> int:
-        """Return the position after an end-of-turn token or a closing token, or 0."""
-        return ends_turn(self.source, pos)
-
     def orphan_end(self, pos: int) -> int:
         """Return the position after a closing tag of a wrapper, call or value, or 0."""
         found = self.source.match(_ORPHAN, pos) if self.source.text[pos] in "<]" else None
@@ -113,7 +109,7 @@ class TagReader(ABC):
         value, at, told, _ = self._values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
-        if found is None and end < source.size and not self.ends_turn(end) and self.closer(end, Opener(0)) < 0:
+        if found is None and end < source.size and not ends_turn(source, end) and self.closer(end, Opener(0)) < 0:
             opens = source.match(WRAPPER_TAG, end) or source.match(CALL_TAG, end)
             if not value and (opens or source.text[end] not in "<]"):
                 raise Torn("no call goes on like this")
@@ -137,7 +133,7 @@ class TagReader(ABC):
             at = source.blanks(inner.end())
         value, at, told, _ = self._values(at, tool, (inner.group(1),) if inner else ())
         end_tag, after = f"</{inner.group(1)}>" if inner else "", source.blanks(at)
-        if inner and not (source.starts(end_tag, after) or after == source.size or self.ends_turn(after)):
+        if inner and not (source.starts(end_tag, after) or after == source.size or ends_turn(source, after)):
             self.deep = tool is not None
             raise NoCall("an end tag was expected")
         at = self._repeated((end_tag,), at) if inner else at
@@ -250,8 +246,6 @@ class TagReader(ABC):
     def key_style(self, at: int, tool: Tool | None) -> str:
         """Return the style of the key at a position, or an empty one."""
         for style in n.STYLES:
-            if style == "element" and tool is None:
-                continue
             keys = self._keys_at(at, style, tool)
             if self.source.match(n.style_opener(style, keys), at):
                 return style
