@@ -154,11 +154,6 @@ class RawValue:
         text = self.source.text
         return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
 
-    def is_shown_indented(self, mark: Mark) -> bool:
-        """Return whether an end tag is indented although the call's tags are not: it is part of the value."""
-        indented = self.source.text[mark.start - 1] in " \t" and self.begins_line(mark.start)
-        return indented and not self.layout.indented
-
     def is_placed(self, pos: int, *, declared: bool = True) -> bool:
         """Return whether a key's opener is placed like the call's own: on its own line or directly after a tag."""
         text, start = self.source.text, self.own.start
@@ -322,13 +317,13 @@ class ValueEnd:
     def _by_marks(self) -> RawEnd:
         """Return the end of the value that its marks determine."""
         value = self.value
-        fenced = _Fences(value.source, value.own.end)
-        own, tool = value.own, value.tool
+        own, tool, text = value.own, value.tool, value.source.text
+        fenced = _Fences(value.source, own.end)
         # An element that cannot be a string may contain elements.
         nested = own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
-        inner = elements(value.source.text, own.end) if nested else iter(())
+        inner = elements(text, own.end) if nested else iter(())
         element = next(inner, None)
-        for mark in value.between(value.own.end):
+        for mark in value.between(own.end):
             if fenced.holds(mark.start):
                 if mark.level is Level.VALUE:
                     fenced.depth += -1 if mark.closing else 1
@@ -341,7 +336,8 @@ class ValueEnd:
                 continue  # tags in the text of an element do not count
             if not mark.closing:
                 self._opening(mark)
-            elif value.is_shown_indented(mark):
+            elif not value.layout.indented and text[mark.start - 1] in " \t" and value.begins_line(mark.start):
+                # Indented, although the call's tags are not: part of the value.
                 if mark.level is not Level.VALUE:
                     value.close(mark, self.stack)
             elif (end := self._closing(mark)) is not None:
@@ -430,16 +426,13 @@ class ValueEnd:
             raise NoCall("what a value shows is not closed")
         value.foreign = not is_own
         if follows is Follows.NOTHING:
-            self._check_token(mark)
+            # A tag after an end-of-turn token shows that the value may continue.
+            later, tagged = value.marks.after(mark.end), any(value.layout.words.values())
+            if later and (later.level is Level.VALUE if later.closing else tagged):
+                raise NoCall("a value may end after a token")
+            if later is None and tagged and not value.source.final:
+                raise NeedMore
         return RawEnd(mark.start, mark.end)
-
-    def _check_token(self, mark: Mark) -> None:
-        """Reject an end tag before an end-of-turn token if a later tag shows that the value may continue."""
-        later, tagged = self.value.marks.after(mark.end), any(self.value.layout.words.values())
-        if later and (later.level is Level.VALUE if later.closing else tagged):
-            raise NoCall("a value may end after a token")
-        if later is None and tagged and not self.value.source.final:
-            raise NeedMore
 
     def _note_inner(self, mark: Mark, inner: Mark) -> None:
         """Note that the value's own end tag is missing if the call continues after the end of a key opened inside."""
