@@ -11,6 +11,7 @@ from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, JsonArguments, Opener, ReadCalls, shapes
 from proxy.notations.literals import CLOSING, BareLiterals, Literals, PythonLiterals, strict_value, typed
+from proxy.notations.raw_values import ends_turn
 from proxy.notations.schema import ANYTHING, Schema
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.strings import Oddity, OpenString
@@ -171,6 +172,8 @@ class ArgumentReader(TagReader):
         source, start = self.source, pos
         if names > MAX_NAMES:
             raise NoCall("names behind names")
+        if names and source.text.startswith("<", pos) and source.match(CALL_TAG, pos):
+            return self.tag_call(pos, opener)
         if source.starts("call:", pos):
             pos = source.blanks(pos + 5)
         elif source.text.startswith(":", pos):
@@ -205,7 +208,7 @@ class ArgumentReader(TagReader):
                     break
         if name == "function" and at < source.size and source.text[at] not in "{(":
             at = source.blanks(at + len(source.token(NAME_FOLLOWS, at)))
-            return self._call_or_name(at, opener, names + 1)
+            return self.named(at, opener, names + 1)
         # Skip tokens between the name and the arguments.
         while True:
             if source.starts("[CALL_ID]", at) and (written := source.match(_CALL_ID, at)):
@@ -213,17 +216,12 @@ class ArgumentReader(TagReader):
             elif follows := source.token(NAME_FOLLOWS, at):
                 end = source.blanks(at + len(follows))
                 if not source.text.startswith(("{", "`", '"'), end):
-                    return self._call_or_name(end, opener, names + 1)
+                    return self.named(end, opener, names + 1)
             else:
                 end = self._filler_end(at)
             if not end:
                 return self.arguments(at, name, start, call_id, opener)
             at = source.blanks(end)
-
-    def _call_or_name(self, at: int, opener: Opener | None, names: int) -> ReadCalls:
-        if self.source.text.startswith("<", at) and self.source.match(CALL_TAG, at):
-            return self.tag_call(at, opener)
-        return self.named(at, opener, names)
 
     def _filler_end(self, at: int) -> int:
         """Return the position after a filler token or a stray closing tag, or 0."""
@@ -269,19 +267,17 @@ class ArgumentReader(TagReader):
         if sign == "(":
             if opener is NO_OPENER and not self.code:
                 raise NoCall("code")
-            return JsonArguments(*self.parenthesised(at, tool, python=not gemma, exact=alone))
+            return self.parenthesised(at, tool, python=not gemma, exact=alone)
         pair = opener and opener.tag and tool and sign and sign != "`" and self.key_style(at, tool) == "pair"
         if sign in ("<", "]") or pair:
-            return JsonArguments(*self.tag_values(at, tool))
+            return self.tag_values(at, tool)
         if sign == "" or (opener and self.closer(at, opener) >= 0):
             return JsonArguments({}, at)
         raise NoCall("the arguments were expected")
 
     # -- Python -----------------------------------------------------------------------------------------------------
 
-    def parenthesised(
-        self, at: int, tool: Tool | None, *, python: bool = True, exact: bool = False
-    ) -> tuple[JsonObject, int]:
+    def parenthesised(self, at: int, tool: Tool | None, *, python: bool = True, exact: bool = False) -> JsonArguments:
         """Return arguments in parentheses, as Python keywords or as one object, and their end.
 
         `exact`: reject inexact Python strings.
@@ -305,7 +301,7 @@ class ArgumentReader(TagReader):
             raise NoCall("brackets without their end")
         if literals.marks_told and exact:
             raise NoCall("a string may end elsewhere")
-        return _typed(arguments, tool, literals.bares), end
+        return JsonArguments(_typed(arguments, tool, literals.bares), end)
 
     def python_list(self, pos: int) -> ReadCalls:
         """Return the calls of `[NAME(…), NAME(…)]`."""
@@ -320,14 +316,14 @@ class ArgumentReader(TagReader):
             if not found:
                 raise NoCall("the call of a function was expected")
             tool = self.tool(found.group(1))
-            value, end = self.parenthesised(found.end() - 1, tool)
-            calls.append(Call(tool, found.group(1), value, at, end))
-            self.astray, at = False, source.blanks(end)
+            read = self.parenthesised(found.end() - 1, tool)
+            calls.append(Call(tool, found.group(1), read.value, at, read.end))
+            self.astray, at = False, source.blanks(read.end)
         return calls, at + 1
 
     def is_left(self, pos: int) -> bool:
         """Return whether an end-of-turn token or an unmatched closing tag is here."""
-        return bool(self.ends_turn(pos) or self.orphan_end(pos))
+        return bool(ends_turn(self.source, pos) or self.orphan_end(pos))
 
 
 def schema_of(tool: Tool | None) -> Schema:

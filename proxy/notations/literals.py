@@ -105,9 +105,7 @@ class Literals(StringReader):
             raise NoCall("nested too deeply")
         source, pos = self.source, self._next(pos)
         if pos >= source.size:
-            if source.final:
-                raise NoCall("a value was expected")
-            raise NeedMore
+            raise NoCall("a value was expected")
         if token := source.token(DELIMITERS, pos):
             return self._between(token, pos + len(token))
         sign = source.text[pos]
@@ -250,8 +248,6 @@ class Literals(StringReader):
 
     def _cut(self, pos: int) -> int:
         """Close the last bracket, which is missing; return the position. Raise NoCall after a comma."""
-        if not self.source.final and pos >= self.source.size:
-            raise NeedMore
         if pos < self.source.size and self.source.match(STRONG, pos):  # the text before it may belong to a string
             raise OpenString("another call begins before a bracket ends")
         if self._after_comma:

@@ -12,13 +12,13 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Protocol
 
 import regex
 
 from proxy.notations.literals import elements
+from proxy.notations.marks import KEY, Level, Mark, Marks
 from proxy.notations.source import NeedMore, NoCall, Source, Tokens, end_of
-from proxy.notations.tables import BEHIND_CALL, END_OF_TURN, SEP, TOKENS
+from proxy.notations.tables import CLOSING_TOKENS, END_OF_TURN, SEP
 from proxy.notations.toolset import Tool
 
 _FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})", re.M)
@@ -29,25 +29,14 @@ _LINE_REST = re.compile(r"[ \t\r]*")
 # Meaningless words before the end tag of a wrapper.
 _FEW_WORDS = regex.compile(r"[^<\n]{1,39}(?=<)")
 _QUOTES = "\"'`"
-# Closers that are tokens, and leftovers after a call.
-CLOSING_TOKENS = {closer for closers in TOKENS.values() for closer in closers if len(closer) > 1}
-_LEFT = Tokens((*END_OF_TURN, *BEHIND_CALL, *CLOSING_TOKENS))
-# `Mark.word` of an opener that is an element named after the key.
-KEY = "key"
+# Leftovers after a call. Elsewhere `</answer>` closes what the model opened.
+_LEFT = Tokens((*END_OF_TURN, *CLOSING_TOKENS, "</answer>"))
 
 
 def ends_turn(source: Source, pos: int) -> int:
     """Return the position after an end-of-turn token or a closing token, or 0."""
     token = source.token(_LEFT, pos)
     return pos + len(token) if token else 0
-
-
-class Level(Enum):
-    """The part of a call that a tag opens or closes."""
-
-    VALUE = auto()
-    CALL = auto()
-    WRAPPER = auto()
 
 
 class Follows(Enum):
@@ -57,36 +46,6 @@ class Follows(Enum):
     VALUE = auto()
     END = auto()
     NOTHING = auto()
-
-
-@dataclass(slots=True, eq=False)
-class Mark:
-    """A tag of the call's notation at text[start:end].
-
-    `key` is the key of the value it opens, `kind` the tag's word, and `declared` the type it gives to the value. `word`
-    is the spelling of a call or wrapper tag, or the style of a value's opener.
-    """
-
-    start: int
-    end: int
-    level: Level
-    closing: bool
-    key: str = ""
-    kind: str = ""
-    declared: str = ""
-    word: str = ""
-
-    def closes(self, opened: Mark) -> bool:
-        """Return whether this end tag can close an opening tag."""
-        if opened.level is not self.level or (opened.kind and self.kind and opened.kind != self.kind):
-            return False
-        return not opened.word or not self.word or opened.word == self.word
-
-
-class Marks(Protocol):
-    """Finder of the next mark from a position or, with `here`, of a mark exactly at it."""
-
-    def __call__(self, pos: int, here: bool = False) -> Mark | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +90,6 @@ class RawValue:
     foreign: bool = False
     unended: bool = False
 
-    def find_end(self) -> RawEnd:
-        """Return the end of the value. Raise NoCall if there is no end, or two possible ones."""
-        return _Search(self).run()
-
     def shown(self, end: int) -> tuple[bool, Mark | None]:
         """Return whether the value up to a position contains an unmatched end tag, and its last mark."""
         depth, last = 0, None
@@ -147,7 +102,7 @@ class RawValue:
 
     def between(self, start: int, end: int = sys.maxsize) -> Iterator[Mark]:
         """Yield the marks that begin between two positions."""
-        while (mark := self.marks(start)) is not None and mark.start < end:
+        while (mark := self.marks.after(start)) is not None and mark.start < end:
             yield mark
             start = mark.end
 
@@ -199,11 +154,6 @@ class RawValue:
         text = self.source.text
         return not text[text.rfind("\n", 0, pos) + 1 : pos].strip()
 
-    def is_shown_indented(self, mark: Mark) -> bool:
-        """Return whether an end tag is indented although the call's tags are not: it is part of the value."""
-        indented = self.source.text[mark.start - 1] in " \t" and self.begins_line(mark.start)
-        return indented and not self.layout.indented
-
     def is_placed(self, pos: int, *, declared: bool = True) -> bool:
         """Return whether a key's opener is placed like the call's own: on its own line or directly after a tag."""
         text, start = self.source.text, self.own.start
@@ -244,9 +194,9 @@ class RawValue:
         source, text, level, pos = self.source, self.source.text, closer.level, closer.end
         behind = pos
         while (pos := source.blanks(pos)) < source.size and not ends_turn(source, pos):
-            mark = self.marks(pos, here=True)
+            mark = self.marks.at(pos)
             if mark is None and level is Level.CALL and (words := source.match(_FEW_WORDS, pos)):
-                wrapper = self.marks(words.end(), here=True)
+                wrapper = self.marks.at(words.end())
                 mark = wrapper if wrapper and wrapper.closing and wrapper.level is Level.WRAPPER else None
             if mark is None:
                 return Follows.TEXT, behind
@@ -308,7 +258,7 @@ class RawValue:
 
     def goes_on(self, pos: int) -> bool:
         """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
-        mark = self.marks(pos)
+        mark = self.marks.after(pos)
         return bool(mark and not mark.closing and self.begins_line(mark.start) and self.other_key(mark))
 
     def last_chain(self, pos: int) -> int:
@@ -323,7 +273,7 @@ class RawValue:
 
 
 @dataclass(slots=True)
-class _Search:
+class ValueEnd:
     """Search for the end of one value, mark by mark.
 
     `stack` are the open tags inside the value; `named`, the openers of calls and wrappers in the middle of lines.
@@ -345,9 +295,9 @@ class _Search:
     again: bool = False
     opened_value: bool = False
 
-    def run(self) -> RawEnd:
+    def find(self) -> RawEnd:
         """Return the end of the value. Raise NoCall if there is no end, or two possible ones."""
-        value, end = self.value, self._find()
+        value, end = self.value, self._by_marks()
         if not end.unended:
             return end
         if self.again and self.split and end.end == self.split.start:
@@ -364,16 +314,16 @@ class _Search:
             raise NoCall("what follows may be quoted")
         return end
 
-    def _find(self) -> RawEnd:
+    def _by_marks(self) -> RawEnd:
         """Return the end of the value that its marks determine."""
         value = self.value
-        fenced = _Fences(value.source, value.own.end)
-        own, tool = value.own, value.tool
+        own, tool, text = value.own, value.tool, value.source.text
+        fenced = _Fences(value.source, own.end)
         # An element that cannot be a string may contain elements.
         nested = own.word == KEY and tool is not None and "string" not in tool.parameter(own.key).types
-        inner = elements(value.source.text, own.end) if nested else iter(())
+        inner = elements(text, own.end) if nested else iter(())
         element = next(inner, None)
-        for mark in value.between(value.own.end):
+        for mark in value.between(own.end):
             if fenced.holds(mark.start):
                 if mark.level is Level.VALUE:
                     fenced.depth += -1 if mark.closing else 1
@@ -386,7 +336,8 @@ class _Search:
                 continue  # tags in the text of an element do not count
             if not mark.closing:
                 self._opening(mark)
-            elif value.is_shown_indented(mark):
+            elif not value.layout.indented and text[mark.start - 1] in " \t" and value.begins_line(mark.start):
+                # Indented, although the call's tags are not: part of the value.
                 if mark.level is not Level.VALUE:
                     value.close(mark, self.stack)
             elif (end := self._closing(mark)) is not None:
@@ -486,16 +437,13 @@ class _Search:
             raise NoCall("what a value shows is not closed")
         value.foreign = not is_own
         if follows is Follows.NOTHING:
-            self._check_token(mark)
+            # A tag after an end-of-turn token shows that the value may continue.
+            later, tagged = value.marks.after(mark.end), any(value.layout.words.values())
+            if later and (later.level is Level.VALUE if later.closing else tagged):
+                raise NoCall("a value may end after a token")
+            if later is None and tagged and not value.source.final:
+                raise NeedMore
         return RawEnd(mark.start, mark.end)
-
-    def _check_token(self, mark: Mark) -> None:
-        """Reject an end tag before an end-of-turn token if a later tag shows that the value may continue."""
-        later, tagged = self.value.marks(mark.end), any(self.value.layout.words.values())
-        if later and (later.level is Level.VALUE if later.closing else tagged):
-            raise NoCall("a value may end after a token")
-        if later is None and tagged and not self.value.source.final:
-            raise NeedMore
 
     def _note_inner(self, mark: Mark, inner: Mark) -> None:
         """Note that the value's own end tag is missing if the call continues after the end of a key opened inside."""
@@ -516,7 +464,7 @@ class _Search:
             over = value.follows(mark)[0] is not Follows.TEXT
         else:
             pos = value.source.blanks(mark.end)
-            inside = value.marks(pos, here=True)
+            inside = value.marks.at(pos)
             # The call continues after the tag, which is part of the value.
             over = value.wrapper_is_over(mark.end) and (inside is None or inside.level is Level.WRAPPER)
         if not over:
@@ -562,7 +510,7 @@ class _Fences:
         if not self._source.final and (closing is None or closing.end() == len(text)):
             raise NeedMore
         if closing is None:
-            self._pos, self._begin, self._end = len(text), -1, -1
+            self._pos = len(text)
             return False
         self._pos, self._begin, self._end, self.depth = closing.end(), found.start(), closing.end(), 0
         return True

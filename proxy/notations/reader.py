@@ -11,10 +11,11 @@ from proxy.notations import tables as n
 from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
-from proxy.notations.raw_values import Level
+from proxy.notations.marks import Level, spelling
+from proxy.notations.raw_values import ends_turn
 from proxy.notations.signs import MAX_WRAPPERS, MESSAGE_ENDS
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, Tokens, Torn, Touched
-from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG, spelling
+from proxy.notations.tags import CALL_END, CALL_TAG, CLOSERS, VALUE_END, WRAPPER_TAG
 from proxy.notations.toolset import ToolSet
 
 OPENERS = Tokens(n.TOKENS)
@@ -129,7 +130,7 @@ class CallReader(ArgumentReader):
         source = self.source
         while (pos := source.blanks(pos)) < source.size:
             sign = source.text[pos]
-            end = self.ends_turn(pos) if sign in "<[" else 0
+            end = ends_turn(source, pos) if sign in "<[" else 0
             if after_calls and not end:
                 end = pos + 1 if sign in ",;" else self.orphan_end(pos)
             if not end:
@@ -172,7 +173,7 @@ class CallReader(ArgumentReader):
                 if end := self._leftover(at, opener, brackets):
                     at = end
                     continue
-                if self.ends_turn(at):
+                if ends_turn(source, at):
                     break
                 again = at + len(opener.text)
                 if opener.tag and source.starts(opener.text, at) and self.skip_left(again) == source.size:
@@ -199,7 +200,7 @@ class CallReader(ArgumentReader):
             raise Empty("an empty wrapper", end=at if closed and not depth else -1)
         for call in calls:
             call.unclosed = opener.no_closer and not closed
-        self.closed = (closed or opener.no_closer) and opener.text not in n.WEAK_TOKENS
+        self.closed = (closed or opener.no_closer) and opener.text != "[Tool call:"
         return calls, at
 
     def _check_before(self, before: Call, at: int, opener: Opener) -> None:
@@ -281,7 +282,7 @@ class CallReader(ArgumentReader):
             return calls, at + 3
         # After a Python call, a closing tag belongs to other text.
         code = alone and text[end - 1] == ")"
-        over = at == source.size or (alone and bool(self.ends_turn(at) if code else self.is_left(at)))
+        over = at == source.size or (alone and bool(ends_turn(source, at) if code else self.is_left(at)))
         if over and not (alone and (not self.bare_names or text[source.blanks(pos)] in "<]")):
             return calls, at
         if at < source.size and not code and self.closer(at, opener) >= 0:

@@ -11,7 +11,7 @@ from proxy.notations import tables as n
 from proxy.notations.calls import NO_OPENER, Call, Opener
 from proxy.notations.reader import CallReader
 from proxy.notations.signs import CUT_OPENERS
-from proxy.notations.source import NeedMore, NoCall, Rejection
+from proxy.notations.source import NoCall, Rejection
 from proxy.notations.tags import WRAPPER_END
 
 _GEMMA_OPENER = Opener(0, ("<tool_call|>",))
@@ -52,8 +52,6 @@ class RowReader(CallReader):
             if self.code and calls and source.starts("```", pos) and self.skip_left(pos + 3) == source.size:
                 pos = source.size
             if pos == source.size:
-                if not source.final:
-                    raise NeedMore
                 if not calls:
                     raise NoCall("no call")
                 return pos

@@ -57,8 +57,7 @@ MADE_UP = regex.compile(
 )
 END_TOKENS = Tokens(n.END_OF_TURN)
 # A text that is only wrapper tokens, or only one wrapper tag. `more` are the tokens after the first.
-_ENDS = {closer for closers in n.TOKENS.values() for closer in closers if len(closer) > 1}
-_TOKEN, _TAG = n.alternatives((*n.TOKENS, *_ENDS)), f"{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
+_TOKEN, _TAG = n.alternatives((*n.TOKENS, *n.CLOSING_TOKENS)), f"{n.WRAPPER_OPEN}|{n.WRAPPER_CLOSE}"
 _MORE = rf"(?P<more>(?:(?:{_TOKEN})\s{{0,200}}){{0,{MAX_WRAPPERS - 1}}})"
 BARE = re.compile(rf"\s{{0,200}}(?:(?:{_TOKEN})\s{{0,200}}{_MORE}|(?:{_TAG})\s{{0,200}})")
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")

@@ -74,9 +74,10 @@ TOKENS = {
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
 }
+# Closers that are longer than a bracket.
+CLOSING_TOKENS = {closer for closers in TOKENS.values() for closer in closers if len(closer) > 1}
 # Openers that need no closer after a complete call.
 NO_CLOSER = frozenset(("[TOOL_CALLS]", "<|python_tag|>", "<|tool_call|>"))
-WEAK_TOKENS = frozenset(("[Tool call:",))
 # Meaningless tokens between a wrapper, a name and its arguments.
 FILLERS = (
     "<|plugin|>",
@@ -144,8 +145,6 @@ END_OF_TURN = (
     "<|close|>response<|sep|>",
     "<|end_message|>",
 )
-# Leftovers after a call. Elsewhere they close what the model opened.
-BEHIND_CALL = ("</answer>",)
 BEFORE_TEXT = (
     "</think>",
     "/think>",

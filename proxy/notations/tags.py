@@ -12,8 +12,9 @@ from proxy.json import Json, JsonObject
 from proxy.notations import tables as n
 from proxy.notations.calls import Call, JsonArguments, Opener, ReadCalls
 from proxy.notations.literals import element_value, literal, typed
-from proxy.notations.raw_values import CLOSING_TOKENS, KEY, Layout, Level, Mark, Marks, RawEnd, RawValue, ends_turn
-from proxy.notations.source import NeedMore, NoCall, Source, Tokens, Torn
+from proxy.notations.marks import NAMED, Level, Mark, Marks, spelling
+from proxy.notations.raw_values import Layout, RawEnd, RawValue, ValueEnd, ends_turn
+from proxy.notations.source import NoCall, Source, Tokens, Torn
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator
 
@@ -25,19 +26,15 @@ VALUE_END = regex.compile(rf"</(?:[\w.-]+[:|])?(?:arg_value|arg_key|{n.alternati
 TAG_NAME = re.compile(r"(?:=|name\s*=)\s*[\"']?([^<>\"'\n]+?)[\"']?\s*(?:/?>|\s\w+=|<\|sep)|tool=\"([^\"]+)\"")
 # A closing tag of a wrapper, call or value.
 _ORPHAN = regex.compile(f"{n.WRAPPER_CLOSE}|{n.CALL_CLOSE}|{VALUE_END.pattern}")
-CLOSERS = Tokens(CLOSING_TOKENS)
+CLOSERS = Tokens(n.CLOSING_TOKENS)
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
 _CDATA = re.compile(r"\s*<!\[CDATA\[((?:(?!\]\]>).)*)\]\]>\s*", re.S)
 _BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
-_SPELLING = re.compile(r"(?:\]<\]minimax\[>\[)?</?\s?(?!\|)((?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*)?[\w.|:-]+)")
 _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
 _LINE_END = re.compile(r"\r?\n[ \t]*\Z")
-_NAMED = re.compile(r"name\s*=")
 _NO_KEY = re.compile(r"[=<>\"'{}]")
-# Maximum length of an opening tag.
-MAX_TAG = 250
 
 
 class TagReader(ABC):
@@ -57,10 +54,6 @@ class TagReader(ABC):
     @abstractmethod
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
         """Return the calls in the wrapper at a position."""
-
-    @abstractmethod
-    def named(self, pos: int, opener: Opener | None) -> ReadCalls:
-        """Return the call that consists of a name and arguments."""
 
     @abstractmethod
     def json_arguments(self, at: int, tool: Tool | None) -> JsonArguments:
@@ -84,10 +77,6 @@ class TagReader(ABC):
         token = self.source.token(CLOSERS, pos)
         return pos + len(token) if token else -1
 
-    def ends_turn(self, pos: int) -> int:
-        """Return the position after an end-of-turn token or a closing token, or 0."""
-        return ends_turn(self.source, pos)
-
     def orphan_end(self, pos: int) -> int:
         """Return the position after a closing tag of a wrapper, call or value, or 0."""
         found = self.source.match(_ORPHAN, pos) if self.source.text[pos] in "<]" else None
@@ -98,8 +87,6 @@ class TagReader(ABC):
     def tag_call(self, pos: int, opener: Opener | None) -> ReadCalls:
         """Read a call whose name is in an opening tag, in a sub-tag, or the tag itself."""
         if found := self.source.match(CALL_TAG, pos):
-            if found.group() == "<|tool_call:start|>":
-                return self.named(self.source.blanks(found.end()), opener)
             return self._in_call_tag(pos, found.group(), found.end())
         if found := self.source.match(SUBNAME, pos):
             return self._in_sub_tags(pos, found["N"], found.end())
@@ -117,13 +104,12 @@ class TagReader(ABC):
         self.layout.lined = source.text[pos - 1 : pos] == "\n"
         name = (named.group(1) or named.group(2)).strip()
         if tag.endswith("/>"):
-            name = name.rstrip("/")
             return [Call(self.tool(name), name, {}, pos, at)], at
         tool, at = self.tool(name), source.blanks(self._repeated((tag,), at))
-        value, at, told = self._values(at, tool)
+        value, at, told, _ = self._values(at, tool)
         end = source.blanks(at)
         found = source.match(CALL_END, end) if source.text.startswith(("<", "]"), end) else None
-        if found is None and end < source.size and not self.ends_turn(end) and self.closer(end, Opener(0)) < 0:
+        if found is None and end < source.size and not ends_turn(source, end) and self.closer(end, Opener(0)) < 0:
             opens = source.match(WRAPPER_TAG, end) or source.match(CALL_TAG, end)
             if not value and (opens or source.text[end] not in "<]"):
                 raise Torn("no call goes on like this")
@@ -133,12 +119,11 @@ class TagReader(ABC):
         call.tagged, call.closed_itself, call.told = True, found is not None, told
         return [call], call.end
 
-    def _values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int, bool]:
-        """Return values in JSON or in tags, their end, and whether the end of a string was inferred."""
-        if not self.source.text.startswith("{", at):
-            return *self.tag_values(at, tool, elements), False
-        read = self.json_arguments(at, tool)
-        return read.value, read.end, read.told
+    def _values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> JsonArguments:
+        """Return values in JSON or in tags, and their end."""
+        if self.source.text.startswith("{", at):
+            return self.json_arguments(at, tool)
+        return self.tag_values(at, tool, elements)
 
     def _in_sub_tags(self, pos: int, name: str, at: int) -> ReadCalls:
         """Read `<name>NAME</name>`, then JSON or tags, maybe inside `<arguments>`."""
@@ -146,9 +131,9 @@ class TagReader(ABC):
         inner = source.match(SUBARGS, at)
         if inner:
             at = source.blanks(inner.end())
-        value, at, told = self._values(at, tool, (inner.group(1),) if inner else ())
+        value, at, told, _ = self._values(at, tool, (inner.group(1),) if inner else ())
         end_tag, after = f"</{inner.group(1)}>" if inner else "", source.blanks(at)
-        if inner and not (source.starts(end_tag, after) or after == source.size or self.ends_turn(after)):
+        if inner and not (source.starts(end_tag, after) or after == source.size or ends_turn(source, after)):
             self.deep = tool is not None
             raise NoCall("an end tag was expected")
         at = self._repeated((end_tag,), at) if inner else at
@@ -162,7 +147,7 @@ class TagReader(ABC):
         closes = source.starts("</", at)
         if source.text.startswith("{", at) or source.starts(n.SEP, at) or (source.starts("<", at) and not closes):
             # Without a wrapper, a call of any tool may follow.
-            value, at, told = self._values(at, tool, (name, *(each.name for each in self.tools)))
+            value, at, told, _ = self._values(at, tool, (name, *(each.name for each in self.tools)))
         elif not closes or tool.required:
             value, at = self._only_text(found, end_tag, tool)
         at = source.blanks(at)
@@ -190,7 +175,7 @@ class TagReader(ABC):
 
     # -- keys and values --------------------------------------------------------------------------------------------
 
-    def tag_values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> tuple[JsonObject, int]:
+    def tag_values(self, at: int, tool: Tool | None, elements: tuple[str, ...] = ()) -> JsonArguments:
         """Return the keys and raw values from a position, and their end.
 
         `elements` are the names of elements that contain calls; the first one is open.
@@ -201,9 +186,9 @@ class TagReader(ABC):
         while style:
             behind, at = at, source.blanks(at)
             if at == source.size:
-                return values, behind
+                return JsonArguments(values, behind)
             marks = self._marks_at(at, style, tool, elements)
-            mark = marks(at, here=True)
+            mark = marks.at(at)
             if mark is None or mark.level is not Level.VALUE:
                 break
             if mark.closing:
@@ -222,11 +207,11 @@ class TagReader(ABC):
             halves = (tag[tag.rindex("<") :], "<arg_value>") if mark.kind == "arg_value" else ()
             mark.end = self._repeated((tag, *halves), mark.end)
             self.last = RawValue(source, marks, self.layout, mark, {*given}, tool)
-            end = self.last.find_end()
+            end = ValueEnd(self.last).find()
             if mark.end > once and self.last.shown(end.end)[0]:
                 # The second opener is part of the value, which also contains its end tag.
                 mark.end = once
-                end = self.last.find_end()
+                end = ValueEnd(self.last).find()
             empty = not source.text[mark.end : end.end].strip()
             if empty and mark.end > once:
                 raise NoCall("the opening tag of a value twice, and no value")
@@ -246,7 +231,7 @@ class TagReader(ABC):
                 for inner in value.between(value.own.end, stop):
                     if inner.key and not inner.closing and inner.end <= stop and tool.meant(inner.key) in missing:
                         raise NoCall("a value may hold a required one")
-        return values, at
+        return JsonArguments(values, at)
 
     def _repeated(self, literals: tuple[str, ...], at: int) -> int:
         """Return the position after repetitions of the literals."""
@@ -261,8 +246,6 @@ class TagReader(ABC):
     def key_style(self, at: int, tool: Tool | None) -> str:
         """Return the style of the key at a position, or an empty one."""
         for style in n.STYLES:
-            if style == "element" and tool is None:
-                continue
             keys = self._keys_at(at, style, tool)
             if self.source.match(n.style_opener(style, keys), at):
                 return style
@@ -281,7 +264,7 @@ class TagReader(ABC):
         prefix = n.SEP if self.source.text.startswith(n.SEP, at) else ""
         if not prefix and (bars := _BARS.match(self.source.text, at)):
             prefix = bars.group(1)
-        return _FamilyMarks(self.source, n.family(style, keys, elements), prefix, style == "pair")
+        return Marks(self.source, n.family(style, keys, elements), prefix, style == "pair")
 
     def _typed(self, written: RawValue, end: RawEnd, style: str, *, unended: bool) -> Json:
         """Return a raw text as a value of the schema's type. Raise NoCall if it has another reading.
@@ -315,7 +298,9 @@ class TagReader(ABC):
         value = typed(schema, text, declared)
         if not isinstance(value, str):
             return value
-        if (prefix and end.unended) or (not free and (prefix or ((inner := marks(mark.end)) and inner.end <= end.end))):
+        if (prefix and end.unended) or (
+            not free and (prefix or ((inner := marks.after(mark.end)) and inner.end <= end.end))
+        ):
             raise NoCall("markup in a value that is no text")
         if "string" in schema.types and (free or not end.unended):
             return value
@@ -332,73 +317,9 @@ class TagReader(ABC):
         single = _ONE_LINE.fullmatch(text)
         if plain and indented and single and single.group(1):
             return single.group(1)
-        if plain and (style == "element" or not _NAMED.search(tag) or tag.startswith("<rfl:")):
+        if plain and (style == "element" or not NAMED.search(tag) or tag.startswith("<rfl:")):
             return _unpadded(padded, unended)
         return _LINE_END.sub("", text) if unended else text
-
-
-class _FamilyMarks:
-    """Finder of the tags of a call in one notation, spelled with `prefix`."""
-
-    def __init__(self, source: Source, pattern: re.Pattern[str], prefix: str, bare_keys: bool) -> None:
-        self._source, self._pattern, self._prefix, self._bare_keys = source, pattern, prefix, bare_keys
-
-    def __call__(self, pos: int, here: bool = False) -> Mark | None:
-        """Return the next mark from a position or, with `here`, the mark exactly at it, or None."""
-        return self._at(pos) if here else self._next(pos)
-
-    def _at(self, pos: int) -> Mark | None:
-        """Return the mark exactly at a position, or None. Raise NeedMore if one may have begun."""
-        self._source.step()
-        text = self._source.text
-        if text[pos : pos + 1] not in ("<", "]") and not self._bare_keys:
-            return None
-        found = self._pattern.match(text, pos)
-        if found:
-            return _mark(found) if self._prefix in found.group() else None
-        if not self._source.final and len(text) - pos < MAX_TAG and not re.search(r"[>\n]", text[pos + 1 :]):
-            raise NeedMore
-        return None
-
-    def _next(self, pos: int) -> Mark | None:
-        """Return the next mark from a position, or None."""
-        text = self._source.text
-        while (pos := text.find("<", pos)) >= 0:
-            self._source.step()
-            # MiniMax M3's token is part of its tags.
-            found = self._pattern.match(text, pos - 1) if text[pos - 1 : pos] == "]" else None
-            found = found or self._pattern.match(text, pos)
-            # A pair that lacks its value's opener, in the middle of text, is part of the text.
-            shown = found and found.groupdict().get("K2") and "arg_value" not in found.group()
-            if found and not shown and self._prefix in found.group():
-                return _mark(found)
-            pos = found.end() if found else pos + 1
-        return None
-
-
-_LEVELS = {"v": Level.VALUE, "c": Level.CALL, "w": Level.WRAPPER}
-
-
-def _mark(found: re.Match[str]) -> Mark:
-    """Return the mark for a match of a notation's pattern."""
-    groups, tag = found.groupdict(), found.group()
-    part = next(part for part in ("vo", "vc", "co", "cc", "wo", "wc") if groups[part] is not None)
-    mark = Mark(found.start(), found.end(), _LEVELS[part[0]], part[1] == "c")
-    if part == "vo":
-        mark.key, mark.declared = (groups["K"] or groups.get("K2") or "").strip(), groups["T"] or ""
-        mark.kind = groups["kind"] or "arg_value"
-        mark.word = "name" if _NAMED.search(tag) else "=" if "=" in tag else KEY if mark.kind == mark.key else ""
-    elif part == "vc":
-        mark.kind = groups["ckind"] or ""
-    else:
-        mark.word = spelling(tag)
-    return mark
-
-
-def spelling(tag: str) -> str:
-    """Return the spelling of a tag: its namespace and word; empty for a token."""
-    found = _SPELLING.match(tag)
-    return found.group(1) if found else ""
 
 
 def _unpadded(text: str, unended: bool = False) -> str:

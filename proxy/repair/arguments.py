@@ -204,9 +204,9 @@ def _read_tags(text: str, tool: Tool, tools: ToolSet) -> ReadArguments | None:
     """Return arguments that are written entirely as tags or as Python keyword arguments: `command="ls"`."""
     written = text.strip()
     try:
-        values, end = CallReader(Source(written), tools).tag_values(0, tool)
+        values, end, *_ = CallReader(Source(written), tools).tag_values(0, tool)
         if not values and "=" in written:
-            values, end = CallReader(Source(f"({written})"), tools).parenthesised(0, tool)
+            values, end, *_ = CallReader(Source(f"({written})"), tools).parenthesised(0, tool)
             end -= 2
         if not values or not values.keys() <= tool.properties.keys() or not _BEHIND.match(written, end):
             return None
