@@ -31,10 +31,9 @@ from proxy.exchange.whole_answer import AnswerWriter
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import thoughts_of
 from proxy.json import load_json, objects_in
-from proxy.library import offered_tools
+from proxy.library import TextReport, explained, offered_tools, read_text, reasons
 from proxy.notations.toolset import ToolSet
 from proxy.repair.record import Repair
-from proxy.repair.text_report import TextReport, explained, read_text, reasons
 
 NO_CALL = 1
 _SEED = b"capture"

@@ -17,8 +17,8 @@ from proxy.dialects.chat.client_view import view_reply
 from proxy.errors import NotFound, RulesError
 from proxy.exchange.capture import read_capture
 from proxy.json import Json, JsonObject, dump_json, objects_in
+from proxy.library import explained, read_text, reasons
 from proxy.repair.policy import Policy
-from proxy.repair.text_report import explained, read_text, reasons
 from proxy.server.activity import TOTALS, Activity, Record, verdict
 from proxy.server.snapshot import is_ready
 from proxy.server.state import WorkerState

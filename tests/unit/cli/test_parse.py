@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from proxy.cli.main import main
+from proxy.library import explained, read_text
 from proxy.repair.policy import Policy
-from proxy.repair.text_report import explained, read_text
 from tests.support.helpers import OFFERED, call_json, offered
 from tests.support.rows import rows
 

@@ -10,9 +10,9 @@ import pytest
 from proxy.dialects.chat.request import read_chat
 from proxy.exchange.capture import capture_bytes, request_facts
 from proxy.exchange.recording import TryRecording
+from proxy.library import reasons
 from proxy.notations.source import Rejection
 from proxy.notations.thoughts import Thoughts
-from proxy.repair.text_report import reasons
 from proxy.server.activity import Record
 from proxy.web.page_views import story_json
 from tests.support.helpers import OFFERED, ends, says
