@@ -227,7 +227,7 @@ def read_text(text: str, tools: ToolSet, policy: Policy, *, stopped: bool) -> Te
         content += piece.text if piece.is_prose else ""
         start += len(piece.text)
     refused = []
-    for place in sorted(set(reader.refused), key=lambda each: each.start):
+    for place in sorted(reader.refused, key=lambda each: each.start):
         shown = text[place.start : place.start + _SHOWN].split("\n", maxsplit=1)[0]
         refused.append(f"refused at {_line(text, place.start)}: {shown!r}, read by {place.row}: {place.why}")
     return TextReport(tuple(calls), tuple(refused), content)

@@ -222,7 +222,7 @@ class UserTurn:
     parts: list[Part] = field(default_factory=list)
 
     def add_result(self, call_id: str, parts: Sequence[Part]) -> None:
-        """Add a result: its texts as a tool message. Its pictures and files follow in the user's message (F94)."""
+        """Add a result. Its texts become a tool message; its pictures and files follow in the user's message (F94)."""
         texts = [part for part in parts if isinstance(part, str)]
         others = [part for part in parts if not isinstance(part, str)]
         self.results.append({"role": "tool", "tool_call_id": call_id, "content": content(texts)})
@@ -320,7 +320,7 @@ class Translator:
         return self.turn(AssistantTurn)
 
     def remind(self, text: str) -> None:
-        """Add a later system message as user text in its place, marked like clients mark theirs (F82).
+        """Add a later system message as user text in its place, with the mark that clients use (F82).
 
         At the start it would change what the server has already processed (contract C8), and templates reject it
         elsewhere.
@@ -333,7 +333,7 @@ class Translator:
         """Return the system texts and the turns as chat messages."""
         turns = self.turns
         if turns[-1:] == [AssistantTurn()]:
-            turns.pop()  # a prefill of nothing is a new answer
+            turns.pop()  # an empty prefill means a new answer
         text = "\n\n".join(filter(None, system))
         messages: list[Json] = [{"role": "system", "content": text}] if text else []
         for turn in turns:
@@ -346,7 +346,7 @@ class Translator:
         return present(given) | ({"stream_options": {"include_usage": True}} if stream else {})
 
     def in_words_of_rules(self, wish: JsonObject) -> JsonObject:
-        """Return a wish for reasoning in the words of the rules' switch. With OWN_WORDS, it is translated later."""
+        """Return the client's reasoning setting as the rules' switch expresses it. OWN_WORDS are translated later."""
         return switched(wish, of_rules(self.options.thinking))[0]
 
     def let_call(self, fields: JsonObject, name: str) -> None:

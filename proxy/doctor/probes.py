@@ -288,7 +288,7 @@ def _shapes() -> Iterator[_Shape]:
 
 
 _SHAPES = {shape.probe.id: shape for shape in _shapes()}
-# The conversation of the shape `results` again. Here the argument of its call must reach the prompt.
+# The conversation of the shape `results`, but here the argument of its call must reach the prompt.
 _PLAINEST_CALL = _Shape(TemplateProbe("plainest_call", "a call", "notes.txt", ""), _SHAPES["results"].messages)
 
 

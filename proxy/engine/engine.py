@@ -239,7 +239,7 @@ class Engine:
             choice = self._choices.get(template.event.choice)
             if choice is not None:
                 plain = choice.lane(template.event)
-            else:  # nothing is looked for in the reply
+            else:  # the reply is not searched for calls
                 plain = ANY_TEXT if template is self._template else None
             if plain is None:
                 continue

@@ -46,11 +46,11 @@ class AnswerWriter(Writer):
         return self._dialect.complete_answer(self._body, self._answer, self._events)
 
     def error(self, error: ProxyError) -> bytes:
-        """Return nothing: the error becomes an HTTP status."""
+        """Return b"": the error becomes an HTTP status."""
         return b""
 
     def heartbeat(self) -> bytes:
-        """Return nothing: nothing is sent before the answer."""
+        """Return b"": nothing can be sent before the answer."""
         return b""
 
 

@@ -256,7 +256,7 @@ class ArgumentReader(TagReader):
         if sign == "{" and gemma:
             literals, self.delimited = BareLiterals(source, schema_of(tool), CLOSING), True
             read = self.json_arguments(at, tool, literals)
-            # Keys without quotation marks are the rule here.
+            # Keys usually have no quotation marks here.
             return read._replace(value=_typed(read.value, tool, literals.bares), odd=read.odd & {Oddity.CLOSERS})
         if sign == "{" or (sign == '"' and tool and not alone):
             return self.json_arguments(at, tool)

@@ -57,7 +57,7 @@ _ESCAPED_TAG = re.compile(r"&(?:amp;)*(?:lt|#60|#x3c);[^\s=]", re.I)
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _CONTROL = re.compile(r"(M-)?(?:\^([@-_?])|(?<=M-)(.))")
 _LINE_END = re.compile(r"(?<!\r)\r+\n")
-# What differs within the prefixes of a listing: commit and author, numbers, signs and spaces.
+# The parts that vary within the line prefixes of a listing: commit and author, numbers, signs and spaces.
 _BLAME = re.compile(r"\A\^?[0-9a-f]{7,40} .*?(?=\d+\) *\Z)")
 _NUMBER = re.compile(r"[:-]?[ \t]*\d+")
 _SIGN = re.compile(r"\A[+<>!|*-](?=[ \t0]|\Z)|(?<=0) *[+>:-](?=\s?\Z)| +")

@@ -101,7 +101,8 @@ class HeldText(Stream):
         max_calls: int = MAX_CALLS,
     ) -> None:
         super().__init__()
-        self.refused: list[Refused] = []
+        # The newest refusals, each once: held text is read again as it grows.
+        self.refused: dict[Refused, None] = {}
         self.refusals: Counter[str] = Counter()
         self._tools, self._copies = tools, copies or Copies(tools)
         self._channel, self._json_reply, self._raw_text = channel, json_reply, raw_text
@@ -186,17 +187,21 @@ class HeldText(Stream):
         self._calls_left -= len(calls)
         self.emit(Piece(self.text[self.out : end], tuple(calls), row), end)
 
-    def _note(self, start: int, refusal: NoCall) -> None:
-        """Record why the text at a position is not a call."""
-        row = row_name(self.text, start)
-        self.refused.append(Refused(self.base + start, row, str(refusal), refusal.rejection))
-        del self.refused[:-MAX_REFUSED]
+    def _note(self, start: int, refusal: NoCall) -> bool:
+        """Record why the text at a position is not a call. Return False if that is already recorded."""
+        place = Refused(self.base + start, row_name(self.text, start), str(refusal), refusal.rejection)
+        if place in self.refused:
+            return False
+        if len(self.refused) == MAX_REFUSED:
+            del self.refused[next(iter(self.refused))]
+        self.refused[place] = None
+        return True
 
     def _refused(self, start: int, refusal: NoCall) -> None:
-        """Record a refusal, and count it unless the text is just prose with brackets."""
-        self._note(start, refusal)
+        """Record a refusal, and count it once, unless the text is just prose with brackets."""
         text, rejection = self.text, refusal.rejection
-        if rejection.telling or any(name in text[start : start + MAX_SHOWN] for name in self._tools.names):
+        counts = rejection.telling or any(name in text[start : start + MAX_SHOWN] for name in self._tools.names)
+        if self._note(start, refusal) and counts:
             self.refusals[rejection.label] += 1
 
     # -- reading held text ----------------------------------------------------------------------------------------

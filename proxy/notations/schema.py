@@ -155,7 +155,7 @@ class _Compiler:
         limits = ((name, schema.get(name)) for name in LIMITS)
         compiled.limits = tuple((name, limit) for name, limit in limits if type(limit) in (int, float))  # type: ignore[misc]
         self._fill_members(compiled, schema)
-        # What must hold too, and the alternatives.
+        # Schemas that must hold as well, and alternatives.
         parts = [*as_list(schema.get("allOf"))]
         if "$ref" in schema:
             parts.append(resolve(schema["$ref"], self._root))

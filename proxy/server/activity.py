@@ -36,7 +36,7 @@ OTHER_MODELS = "other models"
 # The results that are counted, and all counters of a model.
 RESULTS = ("rescued", "rejected", "failed")
 TOTALS = ("requests", "calls", *RESULTS, "tokens_in", "tokens_out")
-# Seconds for which a worker's list of running requests is valid, and for which a page is open after it asked.
+# Seconds for which a worker's list of running requests is valid, and a page counts as open after its last request.
 LIVE_SECONDS = 5.0
 _PAGE = 0
 # Records in the queue: each may hold the bodies of its request.

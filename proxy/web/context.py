@@ -125,8 +125,8 @@ class RequestContext:
         """Return the headers for a request to the server of a model. None selects the main server.
 
         They are the client's allowed headers, the proxy's own, and the server's key, which logs and errors mask from
-        now on. The key is always sent as `Bearer`, the only form that vLLM accepts. By the key of the `conversation`, a
-        load balancer keeps the conversation at one server.
+        now on. The key is always sent as `Bearer`, the only form that vLLM accepts. A load
+        balancer uses the key of the `conversation` to keep it at one server.
         """
         headers = {"User-Agent": f"vllm-tool-proxy/{__version__}", "X-Request-Id": self.id}
         if content_type:

@@ -104,7 +104,7 @@ class TextItem:
 
     @property
     def part(self) -> JsonObject:
-        """Its only part, with the text so far."""
+        """The item's only part, with the text so far."""
         if self.kind == "text":
             return {"type": "output_text", "text": self.text, "annotations": [], "logprobs": []}
         return {"type": _WORDS[self.kind], "refusal" if self.kind == "refusal" else "text": self.text}
@@ -169,7 +169,7 @@ class ResponsesWriter(TranslatedWriter):
         self._text: TextItem | None = None
         self._newest: int | None = None
         self._items: list[JsonObject] = []
-        # Whether anything but heartbeats was sent.
+        # Whether more than heartbeats was sent.
         self._has_spoken = False
         self._progress = options.progress
         self._sequence = 0
