@@ -45,18 +45,18 @@ def _shows(draft: Draft, pieces: Collection[str]) -> bool:
 
 def _showing(draft: Draft) -> Broken:
     """Nothing is broken, and a value contains markup."""
-    also = edges(draft)
+    also = edges(draft.family, draft.values)
     return Broken(one=not also, also=also)
 
 
-def edges(draft: Draft) -> list[Values]:
+def edges(family: Family, values: Values) -> list[Values]:
     """Return the arguments without the family's tags at their edges, which could be doubled tags and so leftovers."""
-    if draft.family.body is not Body.TAGS:
+    if family.body is not Body.TAGS:
         return []
-    ends = {key: _without_end_tags(draft.family, key, value) for key, value in draft.values.items()}
-    begins = {key: _without_opener(draft.family, key, value) for key, value in draft.values.items()}
-    padded = {key: value.removeprefix("\n") if value != draft.values[key] else value for key, value in begins.items()}
-    return [other for other in (ends, begins, padded) if other != draft.values]
+    ends = {key: _without_end_tags(family, key, value) for key, value in values.items()}
+    begins = {key: _without_opener(family, key, value) for key, value in values.items()}
+    padded = {key: value.removeprefix("\n") if value != values[key] else value for key, value in begins.items()}
+    return [other for other in (ends, begins, padded) if other != values]
 
 
 def _without_end_tags(family: Family, key: str, value: Any) -> Any:

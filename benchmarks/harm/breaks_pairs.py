@@ -28,7 +28,8 @@ def two_breaks(draft: Draft) -> Broken:
     broken = [first.make(draft), second.make(draft)]
     says = [values for each in broken for values in _says(draft, each)]
     both = _both(*broken)
-    both = replace(both, says=says, also=[*both.also, *breaks_calls.edges(draft)])
+    written = draft.values if both.written is None else both.written
+    both = replace(both, says=says, also=[*both.also, *breaks_calls.edges(draft.family, written)])
     if _says_a_text(draft, both):
         raise Inapplicable
     return both
