@@ -52,7 +52,7 @@ _DECODER = json.JSONDecoder()
 # orjson reads integers beyond 64 bits as floats. Without integers of 19 digits or more, it returns what `json` returns.
 _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
 _LONG_NUMBER = b"0" * 19
-# 19 zeros after a byte that can precede an integer, or after such a byte and a sign.
+# 19 digits, read as zeros, that can begin an integer: after a blank, a comma, a colon or a bracket, and a sign if any.
 _LONG_INTEGER = re.compile(rb"[ \t\r\n:,\[]-?0{19}")
 _CONTAINERS: frozenset[type] = frozenset((dict, list))
 
@@ -311,7 +311,7 @@ def as_text(value: Json) -> str:
 
 
 def object_in(data: bytes) -> JsonObject:
-    """Return the object in a model server's JSON, read as `load_upstream` does, or {} if there is none."""
+    """Parse a model server's JSON like `load_upstream`. Return its object, or {} for any other or invalid data."""
     try:
         return as_object(load_upstream(data)[0])
     except ValueError:

@@ -167,7 +167,7 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     if REPEATS in plan.ids:
         told = on_messages(lambda given: results.tell_repeats(given, plan.tools.polls))(told)
     if told is not healed.body:
-        repairs.append(_repair(REPEATS, "messages", "the model is told which call it repeats", (healed.body, told)))
+        repairs.append(_repair(REPEATS, "messages", "a note names the call the model repeats", (healed.body, told)))
     return Healed(told, tuple(repairs))
 
 

@@ -67,7 +67,7 @@ class OpenThought:
     """Open reasoning and its closers. A reasoning field has none: all its text is reasoning.
 
     `first`: the reply began with it. `separated`: it is separated from the text. `prompt` is the opener at the end of
-    the prompt, or "" if there is none or the reply repeats it.
+    the prompt; "" without an opener, or if the reply repeats it.
     """
 
     closers: tuple[str, ...]

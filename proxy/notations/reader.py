@@ -185,7 +185,11 @@ class CallReader(ArgumentReader):
                         raise Touched(calls[-1].end)
                     at = start
                     break
-                self._check_before(calls[-1], at, opener)
+                before = calls[-1]
+                told = before.told and not opener.no_closer
+                if not before.closed_itself and (before.tagged or (told and self.opener(at))):
+                    self.deep = True
+                    raise NoCall("another call begins before one is closed")
             try:
                 got, at = self.body(at, opener, depth)
             except NoCall as refusal:
@@ -202,13 +206,6 @@ class CallReader(ArgumentReader):
             call.unclosed = opener.no_closer and not closed
         self.closed = (closed or opener.no_closer) and opener.text != "[Tool call:"
         return calls, at
-
-    def _check_before(self, before: Call, at: int, opener: Opener) -> None:
-        """Reject another call in a wrapper if the previous one may continue."""
-        told = before.told and not opener.no_closer
-        if not before.closed_itself and (before.tagged or (told and self.opener(at))):
-            self.deep = True
-            raise NoCall("another call begins before one is closed")
 
     def _leftover(self, at: int, opener: Opener, brackets: int) -> int:
         """Return the position after a leftover of a call in its wrapper, or 0."""

@@ -104,7 +104,10 @@ def served_name(name: str, cards: Sequence[ModelCard], rules: Rules) -> str:
         return name
     models = distinct_models(cards)
     if len(models) > 1:
-        raise NotFound(_several(name, models))
+        raise NotFound(
+            f"model: {_shown(name)} is not served, and the model server has several models: {listed(models)}; "
+            f"write into rules.yaml which of them is meant: {_RULE}"
+        )
     return models[0] if models else name
 
 
@@ -202,13 +205,6 @@ def listed(models: Sequence[str]) -> str:
     """Return model names on one line, limited to the first ones."""
     more = f" and {len(models) - _LISTED} more" if len(models) > _LISTED else ""
     return ", ".join(map(_shown, models[:_LISTED])) + more
-
-
-def _several(name: str, models: Sequence[str]) -> str:
-    return (
-        f"model: {_shown(name)} is not served, and the model server has several models: {listed(models)}; "
-        f"write into rules.yaml which of them is meant: {_RULE}"
-    )
 
 
 def _shown(name: str) -> str:

@@ -55,7 +55,7 @@ def answers_in(data: bytes, methods: Iterable[str]) -> Iterator[Answer]:
 
 
 def faults(folder: Path, dialect: str) -> Iterator[str]:
-    """Yield the rules that a run's answers to the agent break. There are none for chat completions."""
+    """Yield the rules that a run's answers to the agent break. Chat completions are not checked."""
     if dialect not in RULES:
         return
     for request, answer in exchanges(folder):

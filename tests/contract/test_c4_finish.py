@@ -34,7 +34,7 @@ CALLS: list[Call] = [
 ENDS = ("first-end", "second-end")
 NATURAL = ("stop", "tool_calls", "function_call", "eos", "eos_token", "stop_sequence", "end_turn")
 CUT = ("length", "content_filter", "repetition", "odd", "STOPPED")
-# The last three mean that the server gave up. A dialect without such a reason sends an error.
+# The last three mean that the server gave up. APIs without an equal reason send an error.
 OTHERS = (*CUT, "abort", "error", "insufficient_system_resource")
 
 

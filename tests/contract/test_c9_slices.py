@@ -150,7 +150,7 @@ DAMAGE: dict[str, Damage] = {
 
 
 def fault(schema: Any, text: str, found: Repaired) -> str:
-    """Return a value in the repaired arguments that was not written, or "" if there is none."""
+    """Return a value in the repaired arguments that was not written; "" if all were."""
     received = written(text)
     allowed = [*listed(schema, schema)]
     for key, leaf in leaves(found.values):

@@ -87,7 +87,7 @@ def test_the_built_in_rules_have_the_same_effects_on_invalid_calls(
 
 @pytest.mark.parametrize(("name", "values", "new_name", "after"), FILLED_IN)
 def test_c9_no_built_in_rule_invents_a_value(name: str, values: JsonObject, new_name: str, after: JsonObject) -> None:
-    """Users who want such a value add a rule to their own file."""
+    """Only a user's own rule may invent a value."""
     policy = load({}, {})[1].policy("m")
     assert rules_for(policy.fallback_rules, name, case_sensitive=False) == ()
     assert called(policy_of(FILE), name, values) == (new_name, after)

@@ -192,10 +192,10 @@ def test_a_system_that_cannot_tie_the_proxy_to_its_parent_is_one_line(
 @pytest.mark.slow
 def test_a_missing_model_server_is_reported_in_one_line(home: Path) -> None:
     """The proxy that was started for it is stopped."""
-    url, nobody = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    status, out, err = run(home, "sdk", "--url", url, "--upstream", nobody, "--", str(home / "asks"))
+    url, closed = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    status, out, err = run(home, "sdk", "--url", url, "--upstream", closed, "--", str(home / "asks"))
     assert (status, out) == (3, "")
-    assert err.splitlines()[-1].startswith(f"vllm-tool-proxy: error: connection refused at {nobody}; ")
+    assert err.splitlines()[-1].startswith(f"vllm-tool-proxy: error: connection refused at {closed}; ")
     assert not answers(f"{url}/health")
 
 

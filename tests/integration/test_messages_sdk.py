@@ -174,7 +174,7 @@ def test_a_conversation_continues_after_the_tool_results(sdk: Sdk, script: str, 
 @pytest.mark.parametrize("options", [{}, {"thread": False}], ids=["threads", "no threads"])
 @pytest.mark.parametrize("script", ["hermes", "two", "coder"])
 def test_the_tool_runner_calls_the_function(sdk: Sdk, script: str, options: dict[str, Any], streamed: bool) -> None:
-    """The runner asks for a server-side thread. If there is none, it sends the whole conversation."""
+    """The runner asks for a server-side thread. Without one, it sends the whole conversation."""
     written: list[tuple[str, Any]] = []
 
     @anthropic.beta_tool

@@ -1,4 +1,4 @@
-"""Many short cases in one test item, because pytest's overhead per item is longer than such a case.
+"""Run many short cases in one test item, because pytest's overhead per item exceeds the time of a case.
 
     @each_case("row", ROWS, ids=by_name)
     def test_row(row: Row) -> None:

@@ -201,7 +201,7 @@ class Reading:
         need(called or reason != "tool_use", "the stop reason is tool_use, but there is no call")
         need(not called or reason in ("tool_use", *CUT_CALLS), f"the stop reason is {reason}, but there are calls")
         if reason == "stop_sequence":
-            need(isinstance(sequence, str) and sequence, "the stop reason is stop_sequence, but there is none")
+            need(isinstance(sequence, str) and sequence, "stop_reason is stop_sequence, but the field is empty")
         else:
             need(sequence is None, f"the stop sequence is {sequence!r}, but the stop reason is {reason}")
 

@@ -265,7 +265,7 @@ def found(pattern: str) -> Callable[[str], bool]:
 
 
 def ends(closer: str, tags: str) -> str:
-    """Return a pattern of a closing tag that is followed by one of `tags`, by itself, or by the end."""
+    """Return a pattern for a closing tag that is followed by one of `tags`, by the same tag, or by the end."""
     return rf"(?:{closer})\s*(?:\Z|{closer}|{tags})"
 
 

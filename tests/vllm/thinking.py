@@ -28,7 +28,7 @@ def thinks(dialect: str, script: str, expected: Sequence[Call]) -> Callable[[Sid
         if side.tap is None:
             return " ".join(words)
         side.post(dialect, _NEXT[dialect](asked, json.loads(replies[-1].data)))
-        # The order of connections is not that of requests, so take the longest request.
+        # Connections may not be in the order of the requests, so take the longest request.
         sent = [body for body in side.tap.bodies() if body["model"] == side.model]
         written = prompt(side, max(sent, key=lambda body: len(body["messages"])))
         return " ".join((*words, "back" if PLACE in written else f"lost in {written[-300:]!r}"))

@@ -12,7 +12,7 @@ from proxy.healing.reasoning import switched, thoughts_of
 from tests.support.chat_templates import FOLDER, render, sources
 from tests.support.each_case import each_case
 
-# Templates of families that reason, each with the name under which a server has such a model.
+# Templates of reasoning families, each with a model's name as a server lists it.
 TEMPLATES = {
     "Apertus-8B-Instruct": "apertus",
     "Apriel-1.6-15b-Thinker-fixed": "apriel",

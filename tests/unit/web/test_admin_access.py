@@ -1,4 +1,4 @@
-"""Access to the admin paths: with the admin key or, if there is none, for local programs only."""
+"""Access to the admin paths: with the admin key or, without such a key, for local programs only."""
 
 from __future__ import annotations
 
