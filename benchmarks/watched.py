@@ -87,8 +87,7 @@ def _cost(name: str, target: Target, sizes: Sizes) -> float:
 def looked_at(target: Target) -> Iterator[None]:
     """Keep the live page open and scrape the metrics during the block."""
     over = threading.Event()
-    place = json.loads(_get(target, "/_ui/state"))["place"]
-    thread = threading.Thread(target=_look, args=(target, place, over))
+    thread = threading.Thread(target=_look, args=(target, over))
     thread.start()
     try:
         yield
@@ -97,9 +96,11 @@ def looked_at(target: Target) -> Iterator[None]:
         thread.join()
 
 
-def _look(target: Target, place: str, over: threading.Event) -> None:
+def _look(target: Target, over: threading.Event) -> None:
+    newest = 0
     while not over.wait(SCRAPE_SECONDS):
-        place = json.loads(_get(target, f"/_ui/state?after={place}"))["place"]
+        requests = json.loads(_get(target, f"/_ui/state?after={newest}"))["requests"]
+        newest = requests[-1]["number"] if requests else newest
         _get(target, "/metrics")
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.conftest import start
 from tests.real.processes import ROOT
 from tests.support.browser import PATIENCE, browser, opened
-from tests.support.page_traffic import USUAL, Agent, held_open
+from tests.support.page_traffic import USUAL, Agent
 from tests.support.scripted import Upstream, answer
 
 FOLDER = ROOT / "docs" / "images"
@@ -30,14 +30,11 @@ def main() -> int:
         upstream = stack.enter_context(Upstream())
         proxy = start(upstream.url, "--audit-values", folder=folder, stack=stack)
         agent = Agent(proxy.port, stack)
-        gate = upstream.gate()
-        upstream.play(*USUAL, held_open(gate))
+        upstream.play(*USUAL)
         upstream.paths["/health"] = [answer({})]
         for _ in USUAL:
             agent.ask("/for/opencode/v1/chat/completions")
-        agent.begin("/for/codex/v1/chat/completions")
         _draw(stack.enter_context(browser()), f"{proxy.url}/_ui")
-        gate.open()
     for file in sorted(FOLDER.glob("live-page*.png")):
         print(f"{file.relative_to(ROOT)}: {file.stat().st_size} bytes")
     return 0
@@ -60,7 +57,6 @@ def _draw(chromium: Browser, url: str) -> None:
 def _await(page: Page) -> None:
     """Wait until the page is complete."""
     expect(page.locator("#request-rows tr")).to_have_count(len(USUAL))
-    expect(page.locator("#live-rows tr")).to_have_count(1)
 
 
 if __name__ == "__main__":

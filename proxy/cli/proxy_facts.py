@@ -70,16 +70,13 @@ class ProxyFacts:
     def totals(self) -> dict[str, int] | None:
         """Return the live page's totals once no request runs, or after a second. None if the page is unavailable."""
         deadline = time.monotonic() + _RUNNING_SECONDS
-        while True:
-            try:
-                status, body = self._get("/_ui/state?after=none")
-            except CommandError:
-                return None
-            state = object_in(body)
-            if status != 200 or not state.get("live") or time.monotonic() > deadline:
-                totals = as_object(state.get("totals"))
-                return {name: count for name, count in totals.items() if isinstance(count, int)} or None
-            time.sleep(_STEP_SECONDS)
+        try:
+            while object_in(self._get("/health")[1]).get("active_requests") and time.monotonic() < deadline:
+                time.sleep(_STEP_SECONDS)
+            totals = as_object(object_in(self._get("/_ui/state")[1]).get("totals"))
+        except CommandError:
+            return None
+        return {name: count for name, count in totals.items() if isinstance(count, int)} or None
 
     def _models(self) -> tuple[bytes, tuple[ModelCard, ...]]:
         """Return the proxy's list of models and its cards, at least one.

@@ -1,8 +1,7 @@
 """The live page's data: the requests of all workers, in the file that the workers share.
 
-The ring holds the newest requests that have ended, bounded in number and in bytes, and the running ones. Each worker
-writes its ended requests and, once a second while a page is open, its running ones. server/shared_file.py opens the
-file and creates the tables.
+The ring holds the newest requests that have ended, bounded in number and in bytes. server/shared_file.py opens the file
+and creates the tables.
 
 One thread writes, a few times per second, because it takes the interpreter's lock from the streams each time it wakes.
 Other threads put records in a bounded queue and continue. Records that do not fit, or cannot be written, are lost and
@@ -12,12 +11,11 @@ counted.
 from __future__ import annotations
 
 import logging
-import os
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -36,36 +34,30 @@ OTHER_MODELS = "other models"
 # The results that are counted, and all counters of a model.
 RESULTS = ("rescued", "rejected", "failed")
 TOTALS = ("requests", "calls", *RESULTS, "tokens_in", "tokens_out")
-# Seconds for which a worker's list of running requests is valid, and a page counts as open after its last request.
-LIVE_SECONDS = 5.0
-_PAGE = 0
 # Records in the queue: each may hold the bodies of its request.
 MAX_WAITING = 256
 # Bytes of the records in the queue, except for the last one, which may have any size.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 # Seconds for which records are gathered before they are written.
 GATHER = 0.25
-# Seconds between two lists of running requests; the number of requests that a worker lists.
-TICK = 1.0
-MAX_LIVE = 200
 # Yields the database for one transaction; raises Unavailable if the file cannot be used.
 Transaction: TypeAlias = Callable[[], AbstractContextManager[sqlite3.Connection]]
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS requests (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, summary BLOB NOT NULL, size INTEGER NOT NULL
+    number INTEGER PRIMARY KEY, summary BLOB NOT NULL, size INTEGER NOT NULL
 );
 CREATE TABLE IF NOT EXISTS parts (
     number INTEGER NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (number, name)
 );
-CREATE TABLE IF NOT EXISTS live (worker INTEGER PRIMARY KEY, at REAL NOT NULL, rows BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS name (one INTEGER PRIMARY KEY CHECK (one = 1), name TEXT NOT NULL);
-INSERT OR IGNORE INTO name VALUES (1, lower(hex(randomblob(8))));
 """
 SCHEMA += f"CREATE TABLE IF NOT EXISTS totals (model TEXT PRIMARY KEY, {' INTEGER, '.join(TOTALS)} INTEGER);"
 _ADD = (
     f"INSERT INTO totals VALUES (?{', ?' * len(TOTALS)}) ON CONFLICT DO UPDATE SET "
     + ", ".join(f"{name} = {name} + excluded.{name}" for name in TOTALS)
 )
+# A request's number is the time in milliseconds, or one more than the newest number. A file that replaces a lost one
+# therefore continues with higher numbers, and an open page gets its requests.
+_PUT = "INSERT INTO requests SELECT max(?, ifnull(max(number), 0) + 1), ?, ? FROM requests"
 # The oldest requests beyond the limits of count and bytes.
 _EXCESS = """
 DELETE FROM requests WHERE number <= (
@@ -98,11 +90,6 @@ class ActivityRing:
     def __init__(self, transaction: Transaction) -> None:
         self._use = transaction
 
-    def name(self) -> str:
-        """Return a name that no other ring has; numbers of requests are unique only within one ring."""
-        with self._use() as database:
-            return str(database.execute("SELECT name FROM name").fetchone()[0])
-
     def add(self, records: Iterable[Record]) -> None:
         """Add requests as the newest; the oldest are removed."""
         with self._use() as database:
@@ -132,37 +119,12 @@ class ActivityRing:
             rows = database.execute("SELECT * FROM totals ORDER BY requests DESC, model").fetchall()
         return {model: dict(zip(TOTALS, numbers, strict=True)) for model, *numbers in rows}
 
-    def look(self, now: float) -> None:
-        """Note that a page is open."""
-        self.show_live(_PAGE, (), now)
-
-    def is_watched(self, now: float) -> bool:
-        """Return whether a page is open."""
-        with self._use() as database:
-            query = "SELECT 1 FROM live WHERE worker = ? AND at >= ?"
-            return database.execute(query, (_PAGE, now - LIVE_SECONDS)).fetchone() is not None
-
-    def show_live(self, worker: int, rows: Sequence[JsonObject], now: float) -> None:
-        """Replace the list of a worker's running requests."""
-        with self._use() as database:
-            database.execute("DELETE FROM live WHERE at < ?", (now - LIVE_SECONDS,))
-            database.execute("INSERT OR REPLACE INTO live VALUES (?, ?, ?)", (worker, now, dump_json([*rows])))
-
-    def live(self, now: float) -> list[JsonObject]:
-        """Return the running requests of all workers, as each worker last wrote them."""
-        with self._use() as database:
-            cells = database.execute(
-                "SELECT rows FROM live WHERE at >= ? ORDER BY worker", (now - LIVE_SECONDS,)
-            ).fetchall()
-        lists = [load_json(rows) for (rows,) in cells]
-        return [as_object(row) for rows in lists if isinstance(rows, list) for row in rows]
-
 
 def _put(database: sqlite3.Connection, record: Record) -> None:
     """Add a request, and add it to the totals of its model."""
     summary, data = record.summary, dump_json(record.summary)
-    row = (data, len(data) + sum(map(len, record.parts.values())))
-    number = database.execute("INSERT INTO requests (summary, size) VALUES (?, ?)", row).lastrowid
+    row = (time.time_ns() // 1_000_000, data, len(data) + sum(map(len, record.parts.values())))
+    number = database.execute(_PUT, row).lastrowid
     parts = [(number, name, part) for name, part in record.parts.items()]
     database.executemany("INSERT INTO parts VALUES (?, ?, ?)", parts)
     model, tokens = as_text(summary.get("model")), as_object(summary.get("tokens"))
@@ -174,7 +136,6 @@ def _put(database: sqlite3.Connection, record: Record) -> None:
 
 
 Make = Callable[[], Record]
-Row = Callable[[], JsonObject]
 
 
 class Activity:
@@ -187,15 +148,9 @@ class Activity:
         self._bytes = 0
         self._counting, self._writing = threading.Lock(), threading.Lock()
         self._ends = threading.Event()
-        self._live: dict[Row, None] = {}
-        self._has_logged = self._is_shown = False
+        self._has_logged = False
         self._thread = threading.Thread(target=self._run, name="activity", daemon=True)
         self._thread.start()
-
-    def begin(self, row: Row) -> Callable[[], object]:
-        """Add a running request, which `row` describes whenever it is called. Return a function that removes it."""
-        self._live[row] = None
-        return lambda: self._live.pop(row, None)
 
     def keep(self, make: Make, size: int = 0) -> None:
         """Queue `make`, which the writing thread calls for the record; until then it holds `size` bytes."""
@@ -220,41 +175,22 @@ class Activity:
                     self._lose(1)
             with self._counting:
                 self._bytes -= sum(size for _, size in taken)
-            if records:
-                self._try(lambda: self.ring.add(records), len(records))
+            try:
+                if records:
+                    self.ring.add(records)
+                    self._has_logged = False
+            except Unavailable as error:
+                if not self._has_logged:
+                    log.error("%s; the live page lacks these requests", error.message)
+                self._has_logged = True
+                self._lose(len(records))
 
     def close(self) -> None:
         """Write the waiting records, and stop the thread."""
         self._ends.set()
         self._thread.join()
 
-    def show_live(self) -> None:
-        """Publish the running requests, and once an empty list after the last one has ended. Raises Unavailable."""
-        try:
-            rows = [row() for row in [*self._live][:MAX_LIVE]]
-        except Exception:  # the outermost boundary: the thread continues
-            log.exception("running requests cannot be listed for the live page")
-            rows = []
-        if rows or self._is_shown:
-            self._is_shown = bool(rows)
-            self.ring.show_live(os.getpid(), rows, time.time())
-
     def _run(self) -> None:
-        next_look = 0.0
         while not self._ends.wait(self._gather):
             self.flush()
-            if (self._live or self._is_shown) and time.monotonic() >= next_look:
-                next_look = time.monotonic() + TICK
-                self._try(lambda: self.show_live() if self.ring.is_watched(time.time()) else None, 0)
         self.flush()
-
-    def _try(self, write: Callable[[], None], records: int) -> None:
-        try:
-            write()
-        except Unavailable as error:
-            if not self._has_logged:
-                log.error("%s; the live page lacks these requests", error.message)
-            self._has_logged = True
-            self._lose(records)
-        else:
-            self._has_logged = False

@@ -27,7 +27,7 @@ from proxy.server.private_file import check_plain, lock_within, open_private
 log = logging.getLogger("proxy")
 
 # A release that changes the tables must change the name.
-FILE_NAME = "shared-2.sqlite3"
+FILE_NAME = "shared-3.sqlite3"
 MAX_MODELS = 100
 # Seconds to wait for a thread or worker that is writing.
 _PATIENCE = 5.0

@@ -83,16 +83,16 @@ class Snapshot:
     audit: AuditFile | None
     keys: Keys
     via: str
-    _ready: _Cached[bool] = field(default_factory=lambda: _Cached(False))
-    # By the server's URL: its list of models, and what it says of its only model (`model_list.ABOUT`).
+    # By the server's URL: whether it is ready, its models, and what it says of its only model (`model_list.ABOUT`).
+    _ready: dict[str, _Cached[bool]] = field(init=False)
     _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(init=False)
     _about: dict[str, _Cached[tuple[Shown, ...]]] = field(init=False)
     _proxied: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        urls = [server.target.url for server in self.servers.values()]
-        self._cards = {url: _Cached(()) for url in urls}
-        self._about = {url: _Cached(()) for url in urls}
+        self._ready = {url: _Cached(False) for url in self.servers}
+        self._cards = {url: _Cached(()) for url in self.servers}
+        self._about = {url: _Cached(()) for url in self.servers}
 
     def server_key(self, model: str | None, main: str) -> str:
         """Return the key for the server of a model, or "". `main` is the key for the main server."""
@@ -182,9 +182,15 @@ class Snapshot:
         """Return the kind of a server from its models' `owned_by`, such as `vllm`, or ""."""
         return kind_of(self.cards(headers, server))
 
-    def ready(self) -> bool:
+    def is_ready(self, url: str) -> bool:
         """Return whether a model server answers its health check; asked at most every two seconds."""
-        return self._ready.get(lambda: (any(map(is_ready, self.servers.values())), READY_CACHED), waits=False)
+
+        def ask() -> tuple[bool, float]:
+            status, _ = _asked(self.servers[url], HEALTH, {}, READY_SECONDS)
+            # A server without that path, or one that requires a key for it, is running.
+            return 0 < status < 500, READY_CACHED
+
+        return self._ready[url].get(ask, waits=False)
 
 
 def _asked(
@@ -198,13 +204,6 @@ def _asked(
     with contextlib.suppress(UpstreamError, Unavailable):
         return fetch(server, path, headers, seconds, most)
     return 0, b""
-
-
-def is_ready(server: ModelServer) -> bool:
-    """Return whether a model server answers its health check."""
-    status, _ = _asked(server, HEALTH, {}, READY_SECONDS)
-    # A server without that path, or one that requires a key for it, is running.
-    return 0 < status < 500
 
 
 def make_snapshot(settings: Settings, rules: Rules, keys: Keys, via: str) -> Snapshot:

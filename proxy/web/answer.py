@@ -30,7 +30,7 @@ from proxy.upstream.api import TOKENIZE
 from proxy.upstream.responses import whole_body
 from proxy.web.context import PreparedRequest, RequestContext, TargetModel, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
-from proxy.web.record import begin_activity, note_sent
+from proxy.web.record import begin_recording, note_sent
 
 log = logging.getLogger("proxy")
 
@@ -56,7 +56,7 @@ def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
         return Response(data, 200, list(STREAM_HEADERS)) if chat.stream else json_response(data)
     if chat.stream:
         ctx.take_stream()
-    begin_activity(ctx)
+    begin_recording(ctx)
     exchange = _exchange(ctx, prepared, heal_plan)
     parts = run_exchange(exchange)
     first = next(filter(None, parts), b"") if chat.stream else b"".join(parts)

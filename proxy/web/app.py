@@ -27,7 +27,7 @@ from proxy.errors import (
 from proxy.secrets import mask_error
 from proxy.server.logging_setup import keep_secrets, set_up_logging
 from proxy.server.state import WorkerState, announce, start_worker, tidy_captures
-from proxy.web import admission, routes, views
+from proxy.web import admission, page_views, routes, views
 from proxy.web.access import authenticate, check_web_page, cors
 from proxy.web.answer import reply
 from proxy.web.context import ClientRequest, RequestContext, View, current_request, json_response, request_context
@@ -96,17 +96,13 @@ def _views() -> dict[routes.Route, View]:
         routes.READY: views.ready,
         routes.RELOAD: views.reload,
         routes.METRICS: views.metrics,
-        **{route: partial(_page_view, route) for route in routes.LIVE_PAGE},
+        routes.UI: page_views.page,
+        routes.UI_ASSET: page_views.asset,
+        routes.UI_STATE: page_views.state,
+        routes.UI_REQUEST: page_views.one_request,
         routes.ROOT: views.root,
         routes.CLIENT_ROOT: views.root,
     }
-
-
-def _page_view(route: routes.Route, **values: str) -> Response:
-    """Call the view of a path of the live page."""
-    from proxy.web.page_views import VIEWS  # noqa: PLC0415 - imported at the first request for the page
-
-    return VIEWS[route](**values)
 
 
 @cache

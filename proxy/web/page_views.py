@@ -6,24 +6,18 @@ What clients and models wrote is never part of the HTML: it is sent as JSON, and
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from importlib import resources
 
 from flask import Response, request
 
 from proxy import __version__
-from proxy.dialects.chat.client_view import view_reply
-from proxy.errors import NotFound, RulesError
-from proxy.exchange.capture import read_capture
+from proxy.errors import NotFound
 from proxy.json import Json, JsonObject, dump_json, objects_in
-from proxy.library import explained, read_text, reasons
-from proxy.repair.policy import Policy
+from proxy.library import reasons
 from proxy.server.activity import TOTALS, Activity, Record, verdict
-from proxy.server.snapshot import is_ready
 from proxy.server.state import WorkerState
-from proxy.web import routes
-from proxy.web.context import View, json_response, request_context
+from proxy.web.context import json_response, request_context
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _TITLES = {
@@ -41,25 +35,18 @@ def number_in(text: str) -> int:
     return int(text) if _NUMBER.fullmatch(text) else 0
 
 
-def state_json(activity: Activity, after: str) -> JsonObject:
-    """Return the totals, the running requests, and the requests that ended after the `place` of an earlier state.
-
-    A broken file may be replaced while pages are open, and numbers start again. So a place in another ring is ignored.
-    """
-    now, ring = time.time(), activity.ring
-    ring.look(now)
-    # In this order: a request that stops running has queued its record.
-    activity.show_live()
+def state_json(worker: WorkerState, activity: Activity, after: int) -> JsonObject:
+    """Return what is in force and what is wrong, the totals, and the requests with numbers above `after`."""
+    snapshot, ring = worker.current(), activity.ring
     activity.flush()
-    name, (known, _, number) = ring.name(), after.rpartition("-")
-    last = number_in(number) if known == name else 0
-    newest = ring.newest(last)
-    models = ring.totals()
+    newest, models = ring.newest(after), ring.totals()
     totals = {field: sum(each[field] for each in models.values()) for field in TOTALS}
     return {
-        "place": f"{name}-{newest[-1][0] if newest else last}",
-        "ring": name,
-        "live": [*ring.live(now)],
+        "version": __version__,
+        "values": snapshot.settings.audit_values,
+        "reasons": {**reasons()},
+        "servers": [{"url": url, "ready": snapshot.is_ready(url)} for url in snapshot.servers],
+        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
         "requests": [{"number": each, **{field: one.get(field) for field in _ROW}} for each, one in newest],
         "verdict": verdict(totals),
         "totals": {**totals},
@@ -67,28 +54,9 @@ def state_json(activity: Activity, after: str) -> JsonObject:
     }
 
 
-def status_json(worker: WorkerState) -> JsonObject:
-    """Return the settings and rules in force, and whether each model server answers."""
-    snapshot = worker.current()
-    return {
-        "version": __version__,
-        "values": snapshot.settings.audit_values,
-        "lost": worker.metrics.numbers()["activity_lost"].get("", 0),
-        "reasons": {**reasons()},
-        "servers": [{"url": url, "ready": is_ready(server)} for url, server in snapshot.servers.items()],
-        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
-    }
-
-
-def last_capture(record: Record) -> bytes | None:
-    """Return the capture of the request's last try, or None."""
-    captures = [data for name, data in record.parts.items() if name.startswith("capture ")]
-    return captures[-1] if captures else None
-
-
 def story_json(number: int, record: Record) -> JsonObject:
     """Return the request in steps: what the client sent, each try with its answer, and what the client got."""
-    return {**record.summary, "number": number, "steps": [*_steps(record)], "reading": [*_reading(record)]}
+    return {**record.summary, "number": number, "steps": [*_steps(record)]}
 
 
 def _steps(record: Record) -> Iterator[JsonObject]:
@@ -98,28 +66,6 @@ def _steps(record: Record) -> Iterator[JsonObject]:
         # The first line of a capture describes the request.
         text = data.partition(b"\n")[2] if kind == "capture" else data
         yield {"title": title, "text": text.decode("utf-8", "replace")}
-
-
-def _reading(record: Record) -> Iterator[str]:
-    """Yield lines about the text of the last answer: its calls, and why the rest is not a call."""
-    data = last_capture(record)
-    if data is None:
-        return
-    try:
-        captured = read_capture(data, "this request")
-    except RulesError:
-        return
-    if captured.status != 200:
-        return
-    if captured.chat.tools is None:
-        yield "the request offers no tools, so its text is not read"
-        return
-    for choice in view_reply(captured.body, streamed=captured.streamed).choices.values():
-        report = read_text(choice.text, captured.chat.tools, Policy(), stopped=captured.complete)
-        for line in explained(report):
-            if line in ("content:", "no content"):
-                break
-            yield line
 
 
 _HEADERS = {
@@ -170,32 +116,14 @@ def asset(name: str) -> Response:
 
 
 def state() -> Response:
-    """`GET /_ui/state`: the page's data. With `?after=PLACE` only new requests, and no `status` unless requested."""
-    after = request.args.get("after", "")
-    shown = state_json(_activity(), after)
-    if not after or "status" in request.args:
-        shown["status"] = status_json(request_context().worker)
+    """`GET /_ui/state`: the page's data; with `?after=NUMBER`, only requests with higher numbers."""
+    shown = state_json(request_context().worker, _activity(), number_in(request.args.get("after", "")))
     return _secured(json_response(dump_json(shown)))
 
 
 def one_request(name: str) -> Response:
     """`GET /_ui/requests/{request}`: the story of a request."""
     return _secured(json_response(dump_json(story_json(number_in(name), _record(name)))))
-
-
-def capture(name: str) -> Response:
-    """`GET /_ui/requests/{request}/capture`: the last answer, named and formatted as `serve --capture` does."""
-    record = _record(name)
-    data = last_capture(record)
-    if data is None:
-        raise NotFound("the answer of this request was not kept; audit_values: true keeps answers")
-    at = record.summary.get("at")
-    moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at if isinstance(at, float) else 0))
-    response = Response(data, content_type="application/octet-stream")
-    response.headers["Content-Disposition"] = (
-        f'attachment; filename="{moment}.000000Z-{record.summary["id"]}.capture"'
-    )
-    return _secured(response)
 
 
 def _record(name: str) -> Record:
@@ -208,12 +136,3 @@ def _record(name: str) -> Record:
     listed = objects_in(record.summary.get("repairs"))
     repairs: list[Json] = [{key: each[key] for key in each if key not in ("before", "after")} for each in listed]
     return Record({**record.summary, "repairs": repairs, "values": False})
-
-
-VIEWS: dict[routes.Route, View] = {
-    routes.UI: page,
-    routes.UI_ASSET: asset,
-    routes.UI_STATE: state,
-    routes.UI_REQUEST: one_request,
-    routes.UI_CAPTURE: capture,
-}

@@ -30,8 +30,6 @@ from proxy.web.context import RequestContext
 log = logging.getLogger("proxy")
 # The maximum number of log lines about the repairs of one reply. The request's line counts all repairs.
 MAX_LINES = 100
-# Shorter streams are not used to measure the model server's speed.
-MIN_SPEED_SECONDS = 0.5
 # The maximum number of characters of one logged value.
 MAX_TEXT = 500
 # Limits for one request on the live page: tools, repairs, and characters of a value before and after a repair.
@@ -160,14 +158,11 @@ def _gone(ctx: RequestContext) -> str:
     return "answering" if ctx.sent else "waiting"
 
 
-def begin_activity(ctx: RequestContext) -> None:
-    """Show a request to a model on the live page from now on, and record its bodies if they are captured or shown."""
+def begin_recording(ctx: RequestContext) -> None:
+    """Record the bodies of a request to a model from now on, if they are captured or shown on the live page."""
     settings = ctx.snapshot.settings
-    activity = None if settings.no_ui else ctx.worker.activity
-    if settings.capture or (activity is not None and settings.audit_values):
+    if settings.capture or (settings.audit_values and not settings.no_ui):
         ctx.recording = Recording(MAX_CAPTURE if settings.capture else None)
-    if activity is not None:
-        ctx.held.callback(activity.begin(partial(live_row, ctx)))
 
 
 def note_sent(ctx: RequestContext, part: bytes) -> None:
@@ -175,27 +170,6 @@ def note_sent(ctx: RequestContext, part: bytes) -> None:
     ctx.sent += len(part)
     if ctx.recording is not None:
         ctx.recording.sent.add(part)
-
-
-def live_row(ctx: RequestContext) -> JsonObject:
-    """Return the live page's row of a running request."""
-    now = time.monotonic()
-    waiting = "trying again" if ctx.outcome.tries > 1 else "waiting"
-    return {
-        **_about(ctx),
-        "phase": "answering" if ctx.sent else waiting,
-        "seconds": round(now - ctx.began, 1),
-    }
-
-
-def _speed(ctx: RequestContext, ended: float) -> float | None:
-    """Return the model server's tokens per second, or None without a stream or after a retry or a short reply."""
-    outcome = ctx.outcome
-    tokens = outcome.tokens.get("completion", 0)
-    if outcome.first_event is None or outcome.tries > 1 or not tokens:
-        return None
-    seconds = ended - ctx.began - outcome.first_event
-    return round(tokens / seconds, 1) if seconds >= MIN_SPEED_SECONDS else None
 
 
 def _result(ctx: RequestContext, status: int) -> str:
@@ -229,17 +203,21 @@ def end_activity(ctx: RequestContext, status: int) -> None:
 
 def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
     """Return the record of a request that ended at this time (`time.monotonic`)."""
-    outcome = ctx.outcome
+    outcome, prepared = ctx.outcome, ctx.prepared
     of_request = len(outcome.request_audit) + len(outcome.healed)
     summary: JsonObject = {
-        **_about(ctx),
+        "id": ctx.id,
+        "client": ctx.client,
+        "key": "" if ctx.key is None else ctx.key.name,
+        "path": "" if ctx.route is None else ctx.route.path,
+        "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
+        "server": "" if prepared is None else prepared.target.server.target.url,
         "at": round(time.time() - (time.monotonic() - ended), 3),
         "status": status,
         "seconds": round(ended - ctx.began, 3),
         "first_byte": None if ctx.first_byte is None else round(ctx.first_byte, 3),
         "bytes": ctx.sent,
         "tokens": {**outcome.tokens},
-        "tokens_per_second": _speed(ctx, ended),
         "result": _result(ctx, status),
         "calls": outcome.calls,
         "tools": {_clean(ctx, name): count for name, count in [*outcome.called.items()][:MAX_TOOLS]},
@@ -254,20 +232,6 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "values": ctx.recording is not None,
     }
     return Record(summary, {} if ctx.recording is None else dict(_parts(ctx, ctx.recording)))
-
-
-def _about(ctx: RequestContext) -> JsonObject:
-    """Return the facts known at the start of the request."""
-    prepared = ctx.prepared
-    return {
-        "id": ctx.id,
-        "client": ctx.client,
-        "key": "" if ctx.key is None else ctx.key.name,
-        "dialect": ctx.dialect,
-        "path": "" if ctx.route is None else ctx.route.path,
-        "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
-        "server": "" if prepared is None else prepared.target.server.target.url,
-    }
 
 
 def _repair(ctx: RequestContext, repair: Repair, side: str) -> JsonObject:

@@ -292,7 +292,8 @@ def health() -> Response:
 
 def ready() -> Response:
     """`GET /_ready`: 200 if a model server answers, else 503."""
-    if request_context().snapshot.ready():
+    snapshot = request_context().snapshot
+    if any(map(snapshot.is_ready, snapshot.servers)):
         return json_response(b'{"status":"ready"}')
     response = json_response(b'{"status":"unavailable","reason":"the model server does not answer"}', 503)
     response.headers["Retry-After"] = "5"

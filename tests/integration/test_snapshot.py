@@ -183,7 +183,7 @@ def test_requests_do_not_wait_for_a_refresh(clock: SimpleNamespace) -> None:
 @pytest.mark.parametrize("status,ready", [(200, True), (404, True), (401, True), (503, False), (500, False)])
 def test_ready_reports_the_health_of_the_upstream(status: int, ready: bool) -> None:
     with Upstream([head(status, {"Content-Length": "0"})]) as server:
-        assert snapshot(server.url).ready() is ready
+        assert snapshot(server.url).is_ready(server.url) is ready
         assert server.seen[0].line.startswith("GET /health ")
 
 

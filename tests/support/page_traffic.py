@@ -9,15 +9,12 @@ from typing import Any
 
 from tests.support.scripted import (
     DONE,
-    LAST,
     PATIENCE,
     ROLE,
-    SSE,
     WRITE_FILE,
     Script,
     answer,
     chat,
-    chunked,
     finish,
     stream,
     text,
@@ -58,12 +55,6 @@ def said(*texts: str) -> Script:
     return stream(ROLE, *map(text, texts), finish(), DONE)
 
 
-def held_open(gate: Any) -> Script:
-    """Return a reply that sends text, and continues when the gate opens."""
-    words = [text(f"word {number} ") for number in range(20)]
-    return [SSE, *map(chunked, (ROLE, *words)), gate, chunked(finish()), chunked(DONE), LAST]
-
-
 USUAL: tuple[Script, ...] = (
     said("I write the file.\n", call_in_text("write_file", {"path": "notes.md", "content": "# Notes\n\n- one\n"})),
     said(call_in_text("bash", {"command": "make test", "timeout": "60"})),
@@ -82,15 +73,11 @@ class Agent:
         self._port = port
         self._stack = stack
 
-    def begin(self, path: str = "/v1/chat/completions", **body: Any) -> http.client.HTTPResponse:
-        """Send a request, and return its response when it has begun."""
+    def ask(self, path: str = "/v1/chat/completions", **body: Any) -> bytes:
+        """Send a request, and return the complete answer."""
         asked = chat(stream=True, **{"tools": TOOLS, **body})
         client = self._stack.enter_context(
             closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE))
         )
         client.request("POST", path, json.dumps(asked), {"Content-Type": "application/json"})
-        return self._stack.enter_context(client.getresponse())
-
-    def ask(self, path: str = "/v1/chat/completions", **body: Any) -> bytes:
-        """Send a request, and return the complete answer."""
-        return self.begin(path, **body).read()
+        return self._stack.enter_context(client.getresponse()).read()

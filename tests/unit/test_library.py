@@ -11,6 +11,7 @@ import pytest
 
 import proxy
 from proxy import CallStream, ToolCall, find_calls, library
+from proxy.notations.source import Rejection
 
 WRITE: dict[str, Any] = {
     "type": "object",
@@ -103,3 +104,9 @@ def test_json_that_the_client_requested_is_not_a_call() -> None:
 
 def test_special_tokens_at_the_end_are_dropped() -> None:
     assert find_calls(f"{CALL}<|im_end|>", TOOLS, special_tokens=True).text == ""
+
+
+def test_every_rejection_has_a_sentence() -> None:
+    sentences = library.reasons()
+    assert {rejection.label for rejection in Rejection} <= sentences.keys()
+    assert "no_name" in sentences and all(sentences.values())

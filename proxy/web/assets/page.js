@@ -5,32 +5,26 @@ import { openStory } from "/_ui/assets/story.js";
 
 const MOST_REQUESTS = 500;
 const SECONDS = 1;
-// How many times it asks until it asks for the status again.
-const STATUS_EVERY = 10;
 
 // The requests, the newest first; `reasons` are the words for why something is not a call.
-let ring = "";
-let place = "";
 let requests = [];
 let models = [];
 let reasons = {};
+let ended = -1;
+let noted = "";
 
 function take(state) {
-  if (state.ring !== ring) {
-    requests = [];
+  if (state.totals.requests < ended) {
+    requests = []; // The proxy was restarted. All of its requests are new.
   }
-  const isNew = state.ring !== ring || state.requests.length > 0;
-  [ring, place, models] = [state.ring, state.place, state.models];
-  if (state.status) {
-    showStatus(state.status);
-  }
-  showLive(state.live);
-  if (isNew) {
+  [models, reasons] = [state.models, state.reasons];
+  showStatus(state);
+  if (state.requests.length > 0 || state.totals.requests !== ended) {
     requests = [...state.requests.reverse(), ...requests].slice(0, MOST_REQUESTS);
-    byId("verdict").textContent = state.totals.requests > 0 ? state.verdict : "No request has ended.";
     showModels();
     showRequests();
   }
+  ended = state.totals.requests;
 }
 
 function showModels() {
@@ -41,10 +35,6 @@ function showModels() {
     return row(one.model || "no model", ...counts, tokens(one.tokens_in, one.tokens_out), median);
   });
   fill("model-rows", rows);
-}
-
-function showLive(live) {
-  fill("live-rows", live.map((one) => row(`${one.seconds.toFixed(0)} s`, one.phase, "", one.model, one.client, "")));
 }
 
 function showRequests() {
@@ -73,21 +63,22 @@ function requestRow(one) {
   return row(button, result, called.join(", "), one.model, one.client, tokens(one.tokens?.prompt, one.tokens?.completion));
 }
 
-function showStatus(status) {
-  reasons = status.reasons;
-  byId("version").textContent = status.version;
-  const notes = status.servers.filter((server) => !server.ready).map((server) => `${server.url} does not answer.`);
-  if (status.rules.error) {
-    notes.push(`A newer rules file is not in force: ${status.rules.error}`);
+function showStatus(state) {
+  byId("version").textContent = state.version;
+  byId("verdict").textContent = state.totals.requests > 0 ? state.verdict : "No request has ended.";
+  const notes = state.servers.filter((server) => !server.ready).map((server) => `${server.url} does not answer.`);
+  if (state.rules.error) {
+    notes.push(`A newer rules file is not in force: ${state.rules.error}`);
   }
-  if (!status.values) {
+  if (!state.values) {
     notes.push("What clients and models wrote is not kept; --audit-values does that.");
   }
-  if (status.lost > 0) {
-    notes.push(`${status.lost} requests are missing: too many came at the same time, or their file could not be written.`);
+  const about = `Rules: ${state.rules.source}. Model servers: ${state.servers.map((server) => server.url).join(", ")}.`;
+  // Text that is drawn again could not be selected.
+  if (noted !== [...notes, about].join("\n")) {
+    noted = [...notes, about].join("\n");
+    fill("notes", [...notes, about].map((note) => element("li", {}, note)));
   }
-  const about = `Rules: ${status.rules.source}. Model servers: ${status.servers.map((server) => server.url).join(", ")}.`;
-  fill("notes", [...notes, about].map((note) => element("li", {}, note)));
 }
 
 function say(word, kind) {
@@ -97,11 +88,10 @@ function say(word, kind) {
   }
 }
 
-async function ask(turn) {
+async function ask() {
   try {
-    if (!document.hidden || !ring) {
-      const status = turn % STATUS_EVERY === 0 ? "&status" : "";
-      const answer = await fetch(`/_ui/state?after=${encodeURIComponent(place || "none")}${status}`);
+    if (!document.hidden || ended < 0) {
+      const answer = await fetch(`/_ui/state?after=${requests[0]?.number ?? 0}`);
       const state = await answer.json();
       if (answer.ok) {
         take(state);
@@ -113,11 +103,11 @@ async function ask(turn) {
   } catch {
     say("not connected", "bad");
   }
-  setTimeout(ask, SECONDS * 1000, turn + 1);
+  setTimeout(ask, SECONDS * 1000);
 }
 
 byId("search").addEventListener("input", showRequests);
 byId("result").addEventListener("change", showRequests);
 byId("filter").addEventListener("submit", (event) => event.preventDefault());
 byId("story-close").addEventListener("click", () => byId("story").close());
-ask(0);
+ask();

@@ -5,7 +5,7 @@ import { sideBySide } from "/_ui/assets/diff.js";
 
 /** Show a request; what was kept of it is asked for. */
 export async function openStory(number, reasons) {
-  byId("story-title").textContent = `Request ${number}`;
+  byId("story-title").textContent = "Request";
   fill("story-body", [element("p", {}, "loading")]);
   if (!byId("story").open) {
     byId("story").showModal();
@@ -28,8 +28,8 @@ function storyParts(told, reasons) {
     ...titled("Repaired in the reply", of("reply", false).map((one) => repairCard(one))),
     ...titled("Rejected: looked like a call", refusals.length > 0 ? [element("ul", {}, ...refusals)] : []),
     ...titled("Healed in the request", of("request", false).map((one) => repairCard(one))),
-    ...titled("How the text of the answer is read", told.reading.length > 0 ? [block(told.reading.join("\n"), "Reading")] : []),
-    ...titled("The request", [facts(told), ...actions(told)]),
+    ...titled("The request", [facts(told)]),
+    ...(told.values ? [] : [element("p", { class: "soft" }, "What was written is not kept; start the proxy with --audit-values to see it.")]),
     ...told.steps.map((step) => element("details", {}, element("summary", {}, step.title), block(pretty(step.text), step.title))),
   ];
 }
@@ -59,7 +59,6 @@ function facts(told) {
     seconds: told.seconds,
     "first byte after": told.first_byte,
     "tokens in + out": tokens(told.tokens.prompt, told.tokens.completion),
-    "tokens/s": told.tokens_per_second,
     bytes: told.bytes,
     calls: told.calls,
     tries: told.tries,
@@ -67,16 +66,6 @@ function facts(told) {
   };
   const shown = Object.entries(listed).filter(([, value]) => value !== "" && value !== null);
   return element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
-}
-
-function actions(told) {
-  if (!told.values) {
-    return [element("p", { class: "soft" }, "What was written is not kept; start the proxy with --audit-values to see it.")];
-  }
-  if (!told.steps.some((step) => step.title.startsWith("What the model server answered"))) {
-    return [];
-  }
-  return [element("p", {}, element("a", { class: "button", href: `/_ui/requests/${told.number}/capture`, download: "" }, "Save as a capture"))];
 }
 
 function block(text, name) {

@@ -1,4 +1,4 @@
-"""Records for the live page, of running and completed requests."""
+"""Records of completed requests for the live page."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from proxy.config.settings import Settings
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.plan import Why
 from proxy.repair.record import Repair
-from proxy.server.activity import Activity, Record
+from proxy.server.activity import Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
-from proxy.web.record import MAX_REPAIRS, MAX_VALUE, live_row, note_sent, record_of
+from proxy.web.record import MAX_REPAIRS, MAX_VALUE, record_of
 from tests.support.worker_state import make_state, read_rules
 
 SECRET = "sk-secret-0123456789"
 TEXT_CALL = Repair("text_call", "", "", "", "bash")
 
 
-def context(activity: Activity | None = None, **settings: Any) -> RequestContext:
+def context(**settings: Any) -> RequestContext:
     """Return a request that began ten seconds ago and has a secret."""
     worker = make_state(Settings(upstream="http://127.0.0.1:9", **settings), read_rules(None))
-    worker.activity = activity
     found = RequestContext("r1", worker, worker.current(), route=routes.CHAT, client="agent", body=b"asked")
     found.began = time.monotonic() - 10
     found.secrets = (SECRET,)
@@ -33,29 +32,6 @@ def context(activity: Activity | None = None, **settings: Any) -> RequestContext
 
 def ended(ctx: RequestContext, status: int = 200) -> Record:
     return record_of(ctx, status, ctx.began + 4)
-
-
-def test_the_phase_depends_on_the_attempts_and_on_sent_bytes() -> None:
-    ctx = context()
-    ctx.outcome.tries = 1
-    assert live_row(ctx)["phase"] == "waiting"
-    ctx.outcome.tries = 2
-    assert live_row(ctx)["phase"] == "trying again"
-    note_sent(ctx, b"data: 1\n\n")
-    assert live_row(ctx)["phase"] == "answering"
-
-
-def test_the_speed_is_known_only_if_the_model_server_streamed() -> None:
-    ctx = context()
-    ctx.first_byte, ctx.outcome.tokens, ctx.outcome.tries = 3.9, {"completion": 30}, 1
-    assert ended(ctx).summary["tokens_per_second"] is None
-    # The reply was held. The model server began one second after the request.
-    ctx.outcome.first_event = 1.0
-    assert ended(ctx).summary["tokens_per_second"] == 10.0
-    ctx.outcome.first_event = 3.9
-    assert ended(ctx).summary["tokens_per_second"] is None
-    ctx.outcome.first_event, ctx.outcome.tries = 1.0, 2
-    assert ended(ctx).summary["tokens_per_second"] is None
 
 
 @pytest.mark.parametrize(
