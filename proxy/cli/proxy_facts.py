@@ -14,7 +14,6 @@ from proxy.config.settings import Settings, server_url
 from proxy.doctor.asking import key_refused, no_model, unreachable
 from proxy.errors import UpstreamError, UpstreamSlow, UpstreamTimeout, UpstreamUnreachable
 from proxy.json import as_list, as_object, as_text, object_in, objects_in
-from proxy.limits import MAX_ANSWER
 from proxy.upstream.api import MODELS
 from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ModelCard, distinct_models, listed, read_cards
@@ -129,7 +128,7 @@ class ProxyFacts:
 
     def _get(self, path: str, more: Mapping[str, str] | None = None) -> tuple[int, bytes]:
         try:
-            return fetch(self._server, path, {**self._headers, **(more or {})}, _SECONDS, MAX_ANSWER)
+            return fetch(self._server, path, {**self._headers, **(more or {})}, _SECONDS)
         except (UpstreamUnreachable, UpstreamSlow) as error:
             why = unreachable(self._url, usual=_USUAL, remedy=_START)
             if not why:

@@ -18,14 +18,11 @@ from proxy.display import cut
 from proxy.errors import ProxyError
 from proxy.json import JsonObject, as_object, as_text, dump_request, object_in, objects_in
 from proxy.secrets import masked
-from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import CHAT_COMPLETIONS
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import listed
-from proxy.upstream.responses import whole_body
+from proxy.upstream.responses import fetch
 
-# Maximum size of one answer in bytes.
-_MAX_ANSWER = 4 * 1024 * 1024
 # Consecutive timeouts after which no more requests are sent.
 MAX_TIMEOUTS = 3
 _TIMEOUT = 504
@@ -151,13 +148,11 @@ class Asker:
             return Answer(0, trouble="the server did not answer the requests before this one", timed_out=True)
         self.spent.requests += 1
         seconds = min(left, seconds, self.seconds)
-        method, headers, data = "GET", self._headers, None
+        headers, data = self._headers, None
         if body is not None:
-            method, headers, data = "POST", {**headers, "Content-Type": "application/json"}, dump_request(body)
-        wait = AnswerWait(None, Timeouts(seconds, total=seconds))
+            headers, data = {**headers, "Content-Type": "application/json"}, dump_request(body)
         try:
-            with self._server.open(method, path, headers, data, seconds) as call:
-                whole = whole_body(call, wait, _MAX_ANSWER)
+            status, whole = fetch(self._server, path, headers, seconds, data)
         except ProxyError as error:
             timed_out = error.status == _TIMEOUT
             self._timeouts += timed_out
@@ -165,7 +160,7 @@ class Asker:
             trouble = f"no answer within {seconds:g} s" if timed_out else error.message
             return Answer(0, trouble=trouble, timed_out=timed_out)
         self._timeouts = 0
-        return Answer(call.status, masked(whole, (self._key,)) if call.status >= 400 else whole)
+        return Answer(status, masked(whole, (self._key,)) if status >= 400 else whole)
 
 
 class Reply:

@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 from proxy.config.api_keys import Keys
 from proxy.config.rules import Model, Profile, Rules
 from proxy.config.settings import Settings
-from proxy.errors import Unavailable, UpstreamError
+from proxy.errors import ProxyError
 from proxy.exchange.plan import server_key, server_of
 from proxy.healing.families import Family, Shown, family_of
-from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, MAX_ANSWER, SEND_SECONDS
+from proxy.limits import AUDIT_MAX, CONNECT_SECONDS, SEND_SECONDS
 from proxy.server.audit_log import AuditFile
 from proxy.upstream.api import HEALTH, MODELS
 from proxy.upstream.client import ModelServer, ServerOptions
@@ -34,8 +34,6 @@ _CARDS_FAILED = 10.0
 # When the models of several servers are listed, no further server is asked after this time.
 _ASK_SECONDS = 2.0
 _NO_KEY = (401, 403)
-# Bytes of a server's description of its model, most of which is the chat template.
-_MAX_ABOUT = 1024 * 1024
 _MAX_REMEMBERED = 1024
 
 
@@ -142,7 +140,7 @@ class Snapshot:
         cached = self._about[server.target.url]
 
         def ask() -> tuple[tuple[Shown, ...], float]:
-            return read_about(_asked(server, path, headers, most=_MAX_ABOUT)[1]) or cached.value, _CARDS_CACHED
+            return read_about(_asked(server, path, headers)[1]) or cached.value, _CARDS_CACHED
 
         yield from cached.get(ask)
 
@@ -194,15 +192,11 @@ class Snapshot:
 
 
 def _asked(
-    server: ModelServer,
-    path: str,
-    headers: Mapping[str, str],
-    seconds: float = _CARDS_SECONDS,
-    most: int = MAX_ANSWER,
+    server: ModelServer, path: str, headers: Mapping[str, str], seconds: float = _CARDS_SECONDS
 ) -> tuple[int, bytes]:
     """Return status and body of a server's answer, or 0 and b"" without one."""
-    with contextlib.suppress(UpstreamError, Unavailable):
-        return fetch(server, path, headers, seconds, most)
+    with contextlib.suppress(ProxyError):
+        return fetch(server, path, headers, seconds)
     return 0, b""
 
 

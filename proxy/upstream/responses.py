@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
 
-from proxy.errors import LimitExceeded, ProxyError, UpstreamBroken, UpstreamRefused, UpstreamTimeout, refusal
+from proxy.errors import LimitExceeded, ProxyError, UpstreamBroken, UpstreamRefused, refusal
 from proxy.json import Json, dump_json, load_upstream
-from proxy.limits import MAX_ANSWER, MAX_ERROR_BODY
+from proxy.limits import MAX_ANSWER
 from proxy.secrets import masked
 from proxy.upstream.answer_wait import AnswerWait, Timeouts
 from proxy.upstream.api import ERROR, PASSED, response_headers
@@ -147,9 +146,9 @@ def read_body(
     return b"".join(received)[:limit]
 
 
-def whole_body(call: UpstreamCall, wait: AnswerWait, limit: int = MAX_ANSWER) -> bytes:
+def whole_body(call: UpstreamCall, wait: AnswerWait) -> bytes:
     """Wait for the whole body of a response, and return it decompressed. Raises the errors of `read_body`."""
-    reading = read_body(decoded(call, wait.receive(call)), limit)
+    reading = read_body(decoded(call, wait.receive(call)))
     while True:
         try:
             next(reading)
@@ -159,21 +158,16 @@ def whole_body(call: UpstreamCall, wait: AnswerWait, limit: int = MAX_ANSWER) ->
 
 
 def fetch(
-    upstream: ModelServer, path: str, headers: Mapping[str, str], seconds: float, limit: int = MAX_ERROR_BODY
+    server: ModelServer, path: str, headers: Mapping[str, str], seconds: float, body: bytes | None = None
 ) -> tuple[int, bytes]:
-    """Send a GET and return the status and at most `limit` bytes of the body, within about `seconds`.
+    """Send a GET or, with a body, a POST, and return the status and the whole body of the response.
 
-    Raises an UpstreamError if there is no response.
+    Raises a ProxyError if the response is not complete after about `seconds`, or is larger than MAX_ANSWER.
     """
-    wait = AnswerWait(None, Timeouts(seconds))
-    with upstream.open("GET", path, headers, seconds=seconds) as call:
-        wait.alarm(time.monotonic() + seconds)
-        whole = read_body(decoded(call, wait.receive(call)), limit, strict=False)
-        try:
-            next(whole)
-        except StopIteration as done:
-            return call.status, done.value
-    raise UpstreamTimeout(f"the model server did not answer {path} within {seconds:g} s")
+    wait = AnswerWait(None, Timeouts(seconds, total=seconds))
+    with server.open("GET" if body is None else "POST", path, headers, body, seconds) as call:
+        whole = whole_body(call, wait)
+        return call.status, whole
 
 
 @dataclass(frozen=True, slots=True)

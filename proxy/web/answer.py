@@ -25,9 +25,9 @@ from proxy.json import JsonObject, as_list, dump_request, object_in, objects_in
 from proxy.limits import REPLY_SECONDS
 from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
-from proxy.upstream.answer_wait import AnswerWait, Timeouts
+from proxy.upstream.answer_wait import Timeouts
 from proxy.upstream.api import TOKENIZE
-from proxy.upstream.responses import whole_body
+from proxy.upstream.responses import fetch
 from proxy.web.context import PreparedRequest, RequestContext, TargetModel, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_recording, note_sent
@@ -187,14 +187,13 @@ def tokens_of(target: TargetModel, model: str, text: str) -> int:
     `model` is the upstream name of the target.
     """
     body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
-    wait = AnswerWait(None, Timeouts(_COUNT_SECONDS, total=_COUNT_SECONDS, until_complete=True))
     try:
-        with target.server.open("POST", TOKENIZE, target.headers, dump_request(body)) as call:
-            # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
-            answer = object_in(whole_body(call, wait))
+        status, data = fetch(target.server, TOKENIZE, target.headers, _COUNT_SECONDS, dump_request(body))
     except ProxyError:
         return 0
-    if call.status != 200:
+    if status != 200:
         return 0
+    # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
+    answer = object_in(data)
     count = answer.get("count")
     return count if type(count) is int else len(as_list(answer.get("tokens")))

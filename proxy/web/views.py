@@ -21,13 +21,12 @@ from proxy.dialects.responses.kept import ADVICE, resume
 from proxy.dialects.token_count import HEADER, count
 from proxy.errors import BadRequest, LimitExceeded, NotFound, RulesError, Unavailable
 from proxy.healing.reasoning import effort_words
-from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, dump_request, load_json
+from proxy.json import JsonObject, as_object, dump_json, load_json
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
 from proxy.server.logging_setup import lost_lines
 from proxy.server.metrics import CONTENT_TYPE
 from proxy.upstream.answer_wait import Timeouts
-from proxy.upstream.api import COMPLETIONS, TOKENIZE
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.model_list import CLAUDE, all_cards, completed_list, read_cards, served_name
 from proxy.upstream.responses import (
@@ -140,16 +139,14 @@ def passed(path: str, model: str | None = None) -> Response:
     wait = ctx.wait(Timeouts(ctx.snapshot.settings.idle_timeout, total=REPLY_SECONDS))
     rules, content_type = ctx.snapshot.rules, request.environ.get("CONTENT_TYPE", "")
     routed = bool(rules.urls or rules.key_sources)
-    fields = _fields(ctx, path, routed=routed)
+    fields = _fields(ctx, routed=routed)
     if model is None and routed:
         named = fields.get("model")
         model = named if isinstance(named, str) else None
-    conversation = _conversation(path, fields)
+    conversation = conversation_key(fields) if "messages" in fields else ""
     headers = ctx.upstream_headers(model, content_type, conversation)
     data: bytes | None = ctx.body
-    if path == TOKENIZE and "messages" in fields:
-        data = _healed(ctx, fields, headers)
-    elif not data and ctx.method in ("GET", "HEAD"):
+    if not data and ctx.method in ("GET", "HEAD"):
         data = None
     method = "GET" if ctx.method == "HEAD" else ctx.method
     if not _QUERY.fullmatch(query):
@@ -192,40 +189,15 @@ def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughRe
     return replace(answer, headers=headers, length=len(body), parts=iter((masked(bytes(body), ctx.secrets),)))
 
 
-def _fields(ctx: RequestContext, path: str, *, routed: bool) -> JsonObject:
+def _fields(ctx: RequestContext, *, routed: bool) -> JsonObject:
     """Return the fields of a body, or {} if none matters: it may be large, so it is then not parsed.
 
     `routed`: its model decides about the server or the key.
     """
-    if routed or path in (COMPLETIONS, TOKENIZE) or b'"messages"' in ctx.body:
+    if routed or b'"messages"' in ctx.body:
         with contextlib.suppress(ValueError):
             return as_object(load_json(ctx.body))
     return {}
-
-
-def _conversation(path: str, fields: JsonObject) -> str:
-    """Return the conversation key of a body, or "": embeddings, tokens and empty bodies have no conversation."""
-    if "messages" in fields:
-        return conversation_key(fields)
-    if path != COMPLETIONS:
-        return ""
-    # Unlike messages, prompts do not continue each other: only equal prompts are the same conversation.
-    prompt = fields.get("prompt")
-    texts = [prompt] if isinstance(prompt, str) else as_list(prompt)
-    said: Json = [{"role": "user", "content": "\n".join(text for text in texts if isinstance(text, str))}]
-    return conversation_key({"model": fields.get("model"), "messages": said})
-
-
-def _healed(ctx: RequestContext, fields: JsonObject, headers: Mapping[str, str]) -> bytes:
-    """Return the body of a request to count the tokens of a conversation, healed as for a completion.
-
-    `headers` are those of the request. They are also used to ask the server for its models.
-    """
-    model = as_text(fields.get("model"))
-    profile = ctx.snapshot.rules.profile(model, ctx.client)
-    family = ctx.snapshot.family(model, profile, headers, model_server(ctx, model))
-    healed = healed_conversation(ctx, fields, family)
-    return dump_request(healed.body) if healed.repairs else ctx.body
 
 
 def one_response(name: str) -> Response:

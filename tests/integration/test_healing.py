@@ -246,21 +246,6 @@ def test_a_messages_request_is_healed_in_the_same_way(inside: Inside) -> None:
     assert counted == sent, "the request that is counted is the request that is sent"
 
 
-def test_tokenize_receives_the_healed_request(inside: Inside) -> None:
-    """`/tokenize` receives the same messages. A healthy request or one without messages is forwarded byte for byte."""
-    whole = json.dumps({"model": "tiny", "messages": turn(calls())}, indent=1).encode()
-    bodies = [whole, b'{"model": "tiny", "prompt": "a"}', b"[", b'{"messages": 7}']
-    with Upstream(*[[answer({"count": 7})]] * (len(bodies) + 1)) as server:
-        rules = 'models: [{match: "*", sampling: {set: {top_p: 1}}}]'
-        client = inside(server.url, rules=rules)
-        assert client.post("/tokenize", json={"model": "tiny", "messages": BROKEN}).json == {"count": 7}
-        for body in bodies:
-            assert client.post("/tokenize", data=body, content_type="application/json").json == {"count": 7}
-        healed, *passed = server.seen
-    assert healed.json == {"model": "tiny", "messages": turn(calls(call()))}
-    assert [seen.body for seen in passed] == bodies
-
-
 WANTS = "The `reasoning_content` in the thinking mode must be passed back to the API."
 
 
