@@ -95,14 +95,6 @@ logger_class = _logs.QueuedLogger
 
 worker_class = _worker.PumpWorker
 
-# Seconds after which a client that neither sends nor receives loses its thread. Streams with longer gaps are not
-# affected: while they wait, the application neither sends nor receives.
-STALL_SECONDS = 30.0
-
-# Maximum time (s) for a request's body and for its head; then the connection is closed.
-BODY_SECONDS = 120.0
-HEAD_SECONDS = 10.0
-
 # The kernel reports a connection once its first byte has arrived, or after this many seconds.
 DEFER_SECONDS = 5
 
@@ -185,7 +177,7 @@ def on_exit(server: Any) -> None:
 
 def when_ready(server: Any) -> None:
     """Set timeouts on the listening TCP sockets. On Linux, each accepted connection inherits them."""
-    limit = struct.pack("ll", int(STALL_SECONDS), int(STALL_SECONDS % 1 * 1e6))
+    limit = struct.pack("ll", int(_worker.STALL_SECONDS), int(_worker.STALL_SECONDS % 1 * 1e6))
     for listener in server.LISTENERS:
         if listener.sock.family in _TCP:
             listener.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
@@ -194,12 +186,11 @@ def when_ready(server: Any) -> None:
 
 
 def post_fork(server: Any, worker: Any) -> None:
-    """Set a new worker's limits, and drop what the master has cached: the release may have been switched since.
+    """Drop what the master has cached: the release may have been switched since a new worker was forked.
 
     Signals are reset too: the master's handlers would only note a SIGTERM that arrives while the worker starts, and the
     worker would be killed at the graceful timeout.
     """
-    worker.limits = _worker.Limits(head=HEAD_SECONDS, body=BODY_SECONDS, stall=STALL_SECONDS)
     importlib.invalidate_caches()
     # This worker's later imports come from its own release, even if the symlink is switched.
     sys.path[:] = map(os.path.realpath, sys.path)

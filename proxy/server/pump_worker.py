@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
@@ -44,6 +44,11 @@ TURN = "tool_proxy.turn"
 DRAIN_VARIABLE = "TOOL_PROXY_DRAIN"
 # Seconds that streams have to end before the graceful timeout.
 DRAIN_SECONDS = 3.0
+# Seconds for a request's head, for its body, and for a client that neither sends nor receives. Streams with longer gaps
+# are not affected: while they wait, the application neither sends nor receives.
+HEAD_SECONDS = 10.0
+BODY_SECONDS = 120.0
+STALL_SECONDS = 30.0
 # Seconds that a request waits for its turn before it computes without one.
 TURN_SECONDS = 0.1
 # Seconds to read the unread rest of a request's body. After that, the connection is closed with the response.
@@ -63,14 +68,6 @@ _DISCARDED = 64 * 1024
 _PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
 # The result of a request whose connection was handed to the pump.
 _HANDED_OVER = object()
-
-
-class Limits(NamedTuple):
-    """Seconds for a request's head, for its body, and for a client that neither sends nor receives."""
-
-    head: float
-    body: float
-    stall: float
 
 
 class HandedOver(BaseException):
@@ -156,12 +153,7 @@ class Input:
 
 
 class PumpWorker(ThreadWorker):
-    """One thread per request until the first bytes of its response are sent; the pump sends the rest of a stream.
-
-    gunicorn_conf.py sets `limits`.
-    """
-
-    limits: Limits
+    """One thread per request until the first bytes of its response are sent; the pump sends the rest of a stream."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -343,7 +335,7 @@ class PumpWorker(ThreadWorker):
         """Answer a request. Return whether to keep its connection, or `_HANDED_OVER`."""
         self._thread.conn = conn
         self._thread.turn = turn = Turn(self._line)
-        self._receiving[conn] = time.monotonic() + self.limits.head
+        self._receiving[conn] = time.monotonic() + HEAD_SECONDS
         keepalive: Any = False
         stream: Answer | None = None
         try:
@@ -371,7 +363,7 @@ class PumpWorker(ThreadWorker):
         self._receiving.pop(conn, None)
         length = environ.get("CONTENT_LENGTH", "0")
         if length != "0" or "HTTP_TRANSFER_ENCODING" in environ:
-            self._receiving[conn] = time.monotonic() + self.limits.body
+            self._receiving[conn] = time.monotonic() + BODY_SECONDS
             body = Input(environ["wsgi.input"], length != "0", turn, partial(self._end_receiving, conn))
             environ["wsgi.input"] = body
         environ[HAND_OVER] = waits.append
@@ -409,7 +401,7 @@ class PumpWorker(ThreadWorker):
             conn.sock,
             partial(self._finish_stream, conn, answer.end, not answer.response.should_close()),
             chunked=answer.response.chunked,
-            idle=self.limits.stall,
+            idle=STALL_SECONDS,
         )
         if not self._pump.add(stream):
             stream.break_off()

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from proxy.config.api_keys import Keys
@@ -203,7 +203,8 @@ def _asked(
 def make_snapshot(settings: Settings, rules: Rules, keys: Keys, via: str) -> Snapshot:
     """Return a new snapshot. No model server is contacted yet."""
     audit = AuditFile(settings.audit_file, AUDIT_MAX) if settings.audit_file else None
-    options = ServerOptions(settings.upstream, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)
     urls = dict.fromkeys((settings.upstream, *rules.urls))
-    servers = {url: ModelServer(replace(options, url=url)) for url in urls}
+    servers = {
+        url: ModelServer(ServerOptions(url, CONNECT_SECONDS, SEND_SECONDS, settings.upstream_ca, via)) for url in urls
+    }
     return Snapshot(settings, rules, servers, audit, keys, via)

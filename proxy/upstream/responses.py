@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import chain
 
@@ -170,28 +169,20 @@ def fetch(
         return call.status, whole
 
 
-@dataclass(frozen=True, slots=True)
-class PassthroughResponse:
-    """A response to forward unchanged. `length` is the body's length in bytes, or None if unknown."""
+def pass_through(call: UpstreamCall, wait: AnswerWait) -> tuple[dict[str, str], Iterator[bytes]]:
+    """Wait for the head of a response to forward, and return its headers and the parts of its body.
 
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    length: int | None
-    parts: Iterator[bytes]
-
-
-def pass_through(call: UpstreamCall, wait: AnswerWait) -> PassthroughResponse:
-    """Wait for the head of a response, and return the response.
-
-    Raises a ProxyError if no head arrives. If the response breaks off later, `parts` raises it. The caller closes the
-    call.
+    Raises a ProxyError if no head arrives. If the response breaks off later, the iterator raises it. The caller closes
+    the call.
     """
     parts = wait.receive(call)
     first = next(parts, b"")
     if not 200 <= call.status <= 599:
         raise UpstreamBroken(f"the model server answered with status {call.status}")
-    passed = response_headers(call, PASSED)
-    return PassthroughResponse(call.status, passed, call.length, filter(None, chain((first,), parts)))
+    headers = dict(response_headers(call, PASSED))
+    if call.length is not None:
+        headers["Content-Length"] = str(call.length)
+    return headers, filter(None, chain((first,), parts))
 
 
 # Errors.

@@ -178,6 +178,4 @@ def cors(environ: Mapping[str, Any]) -> dict[str, str]:
     requested_headers = environ.get("HTTP_ACCESS_CONTROL_REQUEST_HEADERS", "")
     if _PLAIN_LIST.fullmatch(requested_headers):
         headers["Access-Control-Allow-Headers"] = requested_headers
-    if environ.get("HTTP_ACCESS_CONTROL_REQUEST_PRIVATE_NETWORK") == "true":
-        headers["Access-Control-Allow-Private-Network"] = "true"
     return headers

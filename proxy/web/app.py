@@ -88,7 +88,6 @@ def _views() -> dict[routes.Route, View]:
         routes.INPUT_TOKENS: views.count_tokens,
         routes.COMPACT: views.compact,
         routes.RESPONSE: views.one_response,
-        routes.CANCEL: views.cancel,
         routes.MODELS: views.models,
         routes.MODEL: views.model,
         **{route: partial(views.passed, route.path) for route in routes.PASSED},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -28,7 +29,7 @@ from proxy.server.state import WorkerState
 from proxy.upstream.answer_wait import AnswerWait, HasDescriptor, HasTurn, Timeouts
 from proxy.upstream.api import CONVERSATION
 from proxy.upstream.client import ModelServer
-from proxy.web.headers import JSON_TYPE, MAX_SECRETS, fresh_bytes
+from proxy.web.headers import JSON_TYPE, MAX_SECRETS
 from proxy.web.routes import Route
 
 View = Callable[..., Response]
@@ -104,7 +105,7 @@ class RequestContext:
     user_agent: str = ""
     forwarded: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    seed: bytes = field(default_factory=partial(fresh_bytes, 16), repr=False)
+    seed: bytes = field(default_factory=partial(os.urandom, 16), repr=False)
     body: bytes = b""
     cors: Mapping[str, str] = field(default_factory=dict)
     prepared: PreparedRequest | None = None

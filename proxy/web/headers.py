@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Mapping
-from hashlib import blake2b, sha256
-from itertools import count
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -102,20 +100,6 @@ def add_id(headers: Headers, id_: str, *, in_messages: bool) -> None:
         headers["Request-Id"] = answered[0] if answered else id_
 
 
-_KEY, _COUNT = os.urandom(32), count()
-
-
-def fresh_bytes(size: int) -> bytes:
-    """Return `size` bytes, at most 64, that are unique and cannot be guessed: a keyed hash of a counter.
-
-    Reading random bytes for each id may lose the interpreter's lock to another thread. Forked processes share the key
-    and the counter, so the process id and the time are hashed, too.
-    """
-    # `next` is atomic, so no two threads get the same number.
-    data = b"%d %d %d" % (next(_COUNT), os.getpid(), time.time_ns())
-    return blake2b(data, digest_size=size, key=_KEY).digest()
-
-
 def fresh_id(size: int) -> str:
-    """Return `size` unique bytes as hexadecimal digits."""
-    return fresh_bytes(size).hex()
+    """Return `size` random bytes as hexadecimal digits."""
+    return os.urandom(size).hex()

@@ -55,11 +55,9 @@ MESSAGES = Route("/v1/messages", ("POST",), "messages", keeps_model_busy=True)
 COUNT_TOKENS = Route(MESSAGES_COUNT_TOKENS, ("POST",), "messages")
 RESPONSES = Route("/v1/responses", ("POST",), "responses", keeps_model_busy=True)
 INPUT_TOKENS = Route("/v1/responses/input_tokens", ("POST",), "responses")
+# Always refused, with an error that says what to do instead.
 COMPACT = Route("/v1/responses/compact", ("POST",), "responses")
 RESPONSE = Route("/v1/responses/{response}", ("GET", "DELETE"), "responses")
-CANCEL = Route("/v1/responses/{response}/cancel", ("POST",), "responses")
-# Always refused, with an error that says what to do instead.
-UNSUPPORTED = (CANCEL, COMPACT)
 MODELS = Route(MODELS_PATH, ("GET",), "passed")
 MODEL = Route(f"{MODELS_PATH}/{{id}}", ("GET",), "passed")
 # Answered by the model server itself.
@@ -69,7 +67,7 @@ PASSED = tuple(
 )
 # Routes for clients. Each also exists under /for/NAME, for that client of the rules.
 API = (
-    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, RESPONSE, *UNSUPPORTED),
+    *(CHAT, MESSAGES, COUNT_TOKENS, RESPONSES, INPUT_TOKENS, RESPONSE, COMPACT),
     *(MODELS, *PASSED, MODEL),
 )
 
@@ -129,5 +127,5 @@ def asks_in_responses(path: str) -> bool:
 def shown_paths(listed: tuple[str, ...]) -> list[str]:
     """Return all paths for display. `listed` are those of settings.pass_through."""
     own = [route.path for route in (*HEALTH, READY, RELOAD, METRICS, UI, ROOT)]
-    served = (route.path for route in API if route not in (RESPONSE, *UNSUPPORTED))
+    served = (route.path for route in API if route not in (RESPONSE, COMPACT))
     return [*served, *listed, "/for/{client}/v1/…", *own]

@@ -6,8 +6,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from flask import Response, request
@@ -31,7 +30,6 @@ from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.model_list import CLAUDE, all_cards, completed_list, read_cards, served_name
 from proxy.upstream.responses import (
     KNOWN,
-    PassthroughResponse,
     decoded,
     error_of_response,
     pass_through,
@@ -155,15 +153,14 @@ def passed(path: str, model: str | None = None) -> Response:
     wait.give_way()
     call = model_server(ctx, model).open(method, target, headers, data)
     try:
-        answer = pass_through(call, wait)
-        if answer.status >= 400:
-            answer = _passed_error(ctx, call, answer)
+        answer_headers, parts = pass_through(call, wait)
+        if call.status >= 400:
+            answer_headers, parts = _masked_error(ctx, call, answer_headers, parts)
     except BaseException:
         call.close()
         raise
     ctx.first_byte = time.monotonic() - ctx.began
-    sized = [] if answer.length is None else [("Content-Length", str(answer.length))]
-    response = Response(sent(ctx, answer.parts), answer.status, [*answer.headers, *sized])
+    response = Response(sent(ctx, parts), call.status, answer_headers)
     if not call.header("Content-Type"):
         # Flask would add text/html, and a browser would guess a type.
         del response.headers["Content-Type"]
@@ -172,21 +169,23 @@ def passed(path: str, model: str | None = None) -> Response:
     return response
 
 
-def _passed_error(ctx: RequestContext, call: UpstreamCall, answer: PassthroughResponse) -> PassthroughResponse:
-    """Return an error response with its body read, decompressed and masked.
+def _masked_error(
+    ctx: RequestContext, call: UpstreamCall, headers: dict[str, str], parts: Iterator[bytes]
+) -> tuple[dict[str, str], Iterator[bytes]]:
+    """Return the headers and the body of an error, read, decompressed and masked.
 
     Raises an error without the body if its compression is unknown, because the body may quote a key.
     """
     if call.coding and call.coding not in KNOWN:
         raise error_of_response(call, b"", ctx.secrets)
-    body = bytearray()
-    for part in decoded(call, answer.parts):
-        body += part or b""
-        if len(body) > MAX_ANSWER:
+    received = bytearray()
+    for part in decoded(call, parts):
+        received += part or b""
+        if len(received) > MAX_ANSWER:
             raise LimitExceeded("the size of an error", MAX_ANSWER)
-    kept = ((name, value) for name, value in answer.headers if name != "Content-Encoding")
-    headers = tuple((name, masked_text(value, ctx.secrets)) for name, value in kept)
-    return replace(answer, headers=headers, length=len(body), parts=iter((masked(bytes(body), ctx.secrets),)))
+    body = masked(bytes(received), ctx.secrets)
+    shown = {name: masked_text(value, ctx.secrets) for name, value in headers.items() if name != "Content-Encoding"}
+    return {**shown, "Content-Length": str(len(body))}, iter((body,))
 
 
 def _fields(ctx: RequestContext, *, routed: bool) -> JsonObject:
@@ -220,14 +219,6 @@ def one_response(name: str) -> Response:
 def compact() -> Response:
     """Refuse `POST /v1/responses/compact`."""
     raise BadRequest(responses.NO_COMPACTION)
-
-
-def cancel(name: str) -> Response:
-    """Refuse `POST /v1/responses/{response}/cancel`."""
-    raise BadRequest(
-        f"{name[:100]!r} cannot be cancelled: this server makes no responses in the background; "
-        "close the connection of a response to stop it"
-    )
 
 
 def reload() -> Response:

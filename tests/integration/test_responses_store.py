@@ -67,8 +67,6 @@ def test_a_stored_response_can_be_read_until_it_is_deleted(keeping: Keeping, str
     assert made["background"] is False
     assert client.get(path).json == made
     assert "comes whole" in check_error(client.get(f"{path}?stream=true").data, 400)["message"]
-    cancelled = client.post(f"{path}/cancel")
-    assert "close the connection of a response to stop it" in check_error(cancelled.data, 400)["message"]
     assert client.delete(path).json == {"id": made["id"], "object": "response", "deleted": True}
     for method in ("GET", "DELETE"):
         response = client.open(path, method=method)

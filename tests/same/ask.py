@@ -104,7 +104,8 @@ def main(given: str, taken: str) -> None:
     secrets.token_bytes = lambda nbytes=None: bytes(nbytes or 32)
     secrets.token_hex = lambda nbytes=None: bytes(nbytes or 32).hex()
     uuid.uuid4 = lambda: uuid.UUID(int=0)
-    for module in ("headers", "fresh_ids"):  # older trees have the latter, or neither
+    os.urandom = lambda size: b"\0" * size
+    for module in ("headers", "fresh_ids"):  # older trees have one of them
         with contextlib.suppress(ImportError, AttributeError):
             importlib.import_module(f"proxy.web.{module}").fresh_bytes.__code__ = (lambda size: b"\0" * size).__code__
     with open(given, encoding="utf-8") as lines:

@@ -36,7 +36,7 @@ def serve(
 ) -> ForkServerProcess:
     """Start `serve` with these arguments and variables in `folder`; stderr is written to `log`.
 
-    `limits` replace constants of `proxy/limits.py` and `proxy/gunicorn_conf.py`, by name.
+    `limits` replace constants of `proxy/limits.py` and `proxy/server/pump_worker.py`, by name.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
@@ -85,11 +85,11 @@ def _set_limits(limits: Mapping[str, float]) -> None:
 
 
 def _gunicorn_conf(path: Path, limits: Mapping[str, float]) -> Path:
-    """Write gunicorn's configuration with these constants instead of its own."""
+    """Write gunicorn's configuration with these constants of its worker."""
     source = str(CONF)
     lines = ["from pathlib import Path", f"__file__ = {source!r}"]
     lines.append("exec(compile(Path(__file__).read_text(), __file__, 'exec'))")
-    lines += [f"{name} = {value!r}" for name, value in limits.items()]
+    lines += [f"_worker.{name} = {value!r}" for name, value in limits.items()]
     path.write_text("\n".join(lines))
     return path
 
