@@ -122,6 +122,11 @@ class Choice:
         """The number of held characters, text and arguments, that the next step may have to read again."""
         return self._size + self.calls.size
 
+    @property
+    def thoughts(self) -> str:
+        """The reasoning separated from the text, or "" while it may still be the answer."""
+        return "" if self.reader.prompted else "".join(self._thoughts)
+
     # Chunks.
 
     def take(self, chunk: Chunk, said: ChoiceDelta, *, alone: bool) -> list[Event]:

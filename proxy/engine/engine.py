@@ -22,6 +22,7 @@ from proxy.engine.events import (
     Reasoning,
     Text,
     Unchanged,
+    Usage,
     choice_number,
     says_more,
     says_more_at_its_top,
@@ -31,7 +32,7 @@ from proxy.engine.reading import CallDelta, ChoiceDelta, choice_entries, finish_
 from proxy.engine.task import Task
 from proxy.engine.whole_messages import WholeMessages, events_of
 from proxy.errors import UnreadableReply, UpstreamBroken, refusal
-from proxy.json import JsonObject, dump_json, objects_in
+from proxy.json import Json, JsonObject, as_object, dump_json, objects_in
 from proxy.limits import MAX_CHOICES
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
@@ -43,6 +44,7 @@ from proxy.repair.repairer import Repairer
 
 # Stop learning after this number of chunks without a match.
 _MAX_LESSONS = 16
+_DETAILS, _COUNT = "completion_tokens_details", "reasoning_tokens"
 
 
 class Engine:
@@ -59,6 +61,8 @@ class Engine:
         # Chunks that wait for the end of the reply, and their events.
         self._trailing: list[tuple[Chunk, tuple[ContentEvent, ...]]] = []
         self._messages = WholeMessages()
+        # The number of tokens of the separated reasoning, for the usage at the end of the reply.
+        self.thought_tokens = 0
         # The learned chunk shapes, the lanes for them, and the latest chunk.
         self._template: Template | None = None
         self._call_template: Template | None = None
@@ -68,6 +72,16 @@ class Engine:
         self._lessons = 0
 
     # Facts about the reply.
+
+    @property
+    def thoughts(self) -> str:
+        """The reasoning separated from the text. Servers do not count its tokens separately."""
+        return "".join(choice.thoughts for choice in self._choices.values())
+
+    @property
+    def wants_count(self) -> bool:
+        """True if the held usage must include the number of reasoning tokens."""
+        return any(says_usage(chunk) for chunk, _ in self._trailing) and self.thoughts != ""
 
     @property
     def held(self) -> bool:
@@ -192,7 +206,11 @@ class Engine:
                 return tuple(events)
         if self._passes:
             events += [Finished(number, "stop", None) for number, finished in self._finished.items() if not finished]
-        events += [chunk.unchanged(said) for chunk, said in self._trailing]
+        for chunk, said in self._trailing:
+            if self.thought_tokens and says_usage(chunk):
+                events.append(Usage(with_thought_tokens(as_object(chunk.body.get("usage")), self.thought_tokens)))
+            else:
+                events.append(chunk.unchanged(said))
         return tuple(events)
 
     # Chunks that differ only in their text.
@@ -312,3 +330,17 @@ class Engine:
             max_held=task.max_held,
             max_calls=task.max_calls,
         )
+
+
+def says_usage(chunk: Chunk) -> bool:
+    """Return whether a chunk has only a usage, without the number of reasoning tokens."""
+    usage = as_object(chunk.body.get("usage"))
+    return bool(usage) and not chunk.body.get("choices") and not as_object(usage.get(_DETAILS)).get(_COUNT)
+
+
+def with_thought_tokens(usage: Mapping[str, Json], tokens: int) -> JsonObject:
+    """Return the usage with the number of reasoning tokens, at most the completion tokens."""
+    reported = usage.get("completion_tokens")
+    if isinstance(reported, int):
+        tokens = min(tokens, reported)
+    return {**usage, _DETAILS: {**as_object(usage.get(_DETAILS)), _COUNT: tokens}}

@@ -62,7 +62,7 @@ class Exchange:
 
     `plan` is the plan of the first try, and `retries` limits the others. `engine` creates the engine of one try from
     two arguments: whether the server returns raw text, and the forced tool or "". `recording` records the tries, or is
-    None. `secrets` are masked in every error.
+    None. `count` returns the number of tokens in a text, or 0 if it is unknown. `secrets` are masked in every error.
     """
 
     server: ModelServer
@@ -78,6 +78,7 @@ class Exchange:
     hold_timeout: float
     retries: Retries
     recording: Recording | None
+    count: Callable[[str], int]
     outcome: Outcome
     secrets: tuple[str, ...] = field(repr=False)
 
@@ -117,6 +118,8 @@ class Attempt:
         self.engine = exchange.engine(self._up.raw_text, plan.guided)
         self._tally = CallTally(exchange.request.tools)
         self._earlier = earlier
+        # The reasoning of earlier tries: the usage of this try includes its tokens.
+        self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier.engine.thoughts
         goes_on = earlier is not None and earlier.said is Said.CONTENT
         new = exchange.dialect.writer() if exchange.request.stream else AnswerWriter(exchange.dialect)
         self._writer: Writer = earlier._writer if goes_on and earlier else new
@@ -176,7 +179,7 @@ class Attempt:
             if self._earlier is not None and not self._plan.guided and self._earlier.said is Said.CONTENT:
                 raise UpstreamBroken("the model server streamed the first reply, but not the second")
             whole = yield from read_body(parts, beat=self._beat)
-        # The steps below may block: repairing and storing a long answer.
+        # The steps below may block: repairing a long answer, counting reasoning tokens on the server, storing it.
         yield from self._exchange.wait.on_a_thread()
         if self._plan.guided:
             yield self._instead(whole)
@@ -304,9 +307,12 @@ class Attempt:
 
     def _ended(self) -> Iterator[bytes]:
         """Yield the end of the client's bytes, unless it is withheld, after all of the reply has arrived."""
-        reply = self.reply
+        reply, wait = self.reply, self._exchange.wait
+        if self.engine.wants_count:
+            yield from wait.on_a_thread()
+            self.engine.thought_tokens = self._exchange.count(self._thoughts_before + self.engine.thoughts)
         if reply.ends_long:
-            yield from self._exchange.wait.on_a_long_step()
+            yield from wait.on_a_long_step()
         yield from self.before_it_is_stored()
         self._unsent += reply.finish()
         self.handover = reply.handover

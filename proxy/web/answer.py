@@ -21,12 +21,14 @@ from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
 from proxy.healing.results import TOLD_IN_THE_LOG, newest_repeat
-from proxy.json import JsonObject, objects_in
+from proxy.json import JsonObject, as_list, dump_request, object_in, objects_in
 from proxy.limits import REPLY_SECONDS
 from proxy.server.audit_log import as_header
 from proxy.server.logging_setup import keep_secrets
 from proxy.upstream.answer_wait import Timeouts
-from proxy.web.context import PreparedRequest, RequestContext, current_request, json_response
+from proxy.upstream.api import TOKENIZE
+from proxy.upstream.responses import fetch
+from proxy.web.context import PreparedRequest, RequestContext, TargetModel, current_request, json_response
 from proxy.web.headers import JSON_TYPE, STREAM_HEADERS
 from proxy.web.record import begin_recording, note_sent
 
@@ -34,6 +36,8 @@ log = logging.getLogger("proxy")
 
 # WSGI key of a function that hands the wait object of a stream to the pump (server/pump.py).
 HAND_OVER = "tool_proxy.hand_over"
+# Time limit in seconds for counting tokens. The end of a reply waits for the count.
+_COUNT_SECONDS = 1.0
 
 
 def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
@@ -114,6 +118,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
         dialect=prepared.dialect,
         hold_timeout=settings.hold_timeout,
         recording=ctx.recording,
+        count=partial(tokens_of, target, chat.model),
         retries=Retries(parse, profile.parse == "auto", ask_again, profile.broken_calls == "retry"),
         outcome=ctx.outcome,
         secrets=ctx.secrets,
@@ -174,3 +179,21 @@ def sent(ctx: RequestContext, parts: Iterator[bytes]) -> Iterator[bytes]:
         if isinstance(ctx.socket, socket.socket):
             with contextlib.suppress(OSError):  # it may be gone already
                 ctx.socket.shutdown(socket.SHUT_RDWR)
+
+
+def tokens_of(target: TargetModel, model: str, text: str) -> int:
+    """Return the number of tokens in a text, from `/tokenize` of vLLM or llama.cpp, or 0 if it is unknown.
+
+    `model` is the upstream name of the target.
+    """
+    body: JsonObject = {"model": model, "prompt": text, "content": text, "add_special_tokens": False}
+    try:
+        status, data = fetch(target.server, TOKENIZE, target.headers, _COUNT_SECONDS, dump_request(body))
+    except ProxyError:
+        return 0
+    if status != 200:
+        return 0
+    # {"count": 3} of vLLM, {"tokens": [1, 2, 3]} of llama.cpp
+    answer = object_in(data)
+    count = answer.get("count")
+    return count if type(count) is int else len(as_list(answer.get("tokens")))

@@ -30,6 +30,7 @@ from tests.support.scripted import (
     chat,
     completion,
     delta,
+    event,
     finish,
     stream,
     text,
@@ -346,6 +347,29 @@ def test_a_server_with_its_own_parser_is_unaffected(inside: Inside, rules: str) 
     with Upstream(stream(*sent)) as server:
         response = inside(server.url, rules).post(CHAT, json=chat(tools=[WRITE_FILE]))
     assert response.data == b"".join(sent)
+
+
+USED = {"prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 16}
+COUNTED = {"vllm": {"count": 3, "tokens": [1]}, "llamacpp": {"tokens": [1, 2, 3]}}
+
+
+@pytest.mark.parametrize("kind", COUNTED)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_reasoning_tokens_are_counted_by_the_server(inside: Inside, streamed: bool, kind: str) -> None:
+    usage = event({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": USED})
+    told = stream(ROLE, text("<think>a</think>b"), finish(), usage, DONE)
+    script = told if streamed else whole_reply("<think>a</think>b", usage=USED)
+    with Upstream(script, script) as server:
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer(COUNTED[kind])]}
+        client = inside(server.url, SPLIT)
+        body = chat(stream=streamed, stream_options={"include_usage": True}) if streamed else chat(stream=False)
+        data = client.post(CHAT, json=body).data
+        got = received(data).usage[-1] if streamed else json.loads(data)["usage"]
+        ask = {"model": "tiny", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "stream": streamed}
+        told_again = client.post(MESSAGES, json=ask).data
+    assert got == {**USED, "completion_tokens_details": {"reasoning_tokens": 3}}
+    message = (check_stream if streamed else json.loads)(told_again)
+    assert message["usage"]["output_tokens_details"] == {"thinking_tokens": 3}
 
 
 SCRIPTS = {"opened": [REPLY, "Done."], "prompted": [REPLY.removeprefix("<think>\n"), "Done."]}

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from proxy.engine.engine import says_usage, with_thought_tokens
+from proxy.engine.events import Chunk
 from proxy.engine.reading import CallDelta, read_choice
 from proxy.json import Json
 from tests.support.helpers import delta
@@ -49,3 +51,42 @@ def test_f43_f44_ids_are_strings_or_missing(given: Json, id_: str | None) -> Non
 
 def test_a_huge_index_counts_as_missing() -> None:
     assert read({"index": "9" * 10_000}).index is None
+
+
+COUNTS = {"prompt_tokens": 1, "completion_tokens": 9, "total_tokens": 10}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"usage": COUNTS}, True),
+        ({"usage": COUNTS, "choices": []}, True),
+        ({"usage": {**COUNTS, "completion_tokens_details": None}}, True),
+        ({"usage": {**COUNTS, "completion_tokens_details": {"reasoning_tokens": 0}}}, True),
+        ({"usage": {**COUNTS, "completion_tokens_details": {"reasoning_tokens": 3}}}, False),
+        ({"usage": COUNTS, "choices": [{}]}, False),
+        ({"usage": {}}, False),
+        ({"usage": None}, False),
+        ({"usage": 7}, False),
+        ({}, False),
+    ],
+)
+def test_a_usage_chunk_without_reasoning_tokens_is_recognized(body: dict[str, Any], says: bool) -> None:
+    assert says_usage(Chunk(body, b"")) is says
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens", "details"),
+    [
+        (COUNTS, 4, {"reasoning_tokens": 4}),
+        (COUNTS, 12, {"reasoning_tokens": 9}),
+        ({}, 12, {"reasoning_tokens": 12}),
+        ({"completion_tokens": "9"}, 12, {"reasoning_tokens": 12}),
+        ({"completion_tokens_details": {"audio_tokens": 1}}, 4, {"audio_tokens": 1, "reasoning_tokens": 4}),
+        ({"completion_tokens_details": 7}, 4, {"reasoning_tokens": 4}),
+    ],
+)
+def test_reasoning_tokens_never_exceed_completion_tokens(usage: dict[str, Any], tokens: int, details: Any) -> None:
+    before = dict(usage)
+    assert with_thought_tokens(usage, tokens) == {**usage, "completion_tokens_details": details}
+    assert usage == before

@@ -72,7 +72,7 @@ def outcome(engine: Engine, one: StreamReply, given: bytes, name: str) -> tuple[
     failure = None if one.failure is None else one.failure.message
     given += b"" if one.failure is None else one.fail(one.failure)
     left = given if name == "chat" else read(given)
-    said = (one.started, one.done, one.swallowed, one.held)
+    said = (one.started, one.done, one.swallowed, one.held, engine.thoughts)
     return left, failure, said, engine.audit, dict(engine.refusals), engine.calls, engine.empty_calls
 
 
