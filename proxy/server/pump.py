@@ -57,6 +57,9 @@ class DeadlineHeap:
         self._entered: dict[Hashable, float] = {}
         self._order = count()
 
+    def __len__(self) -> int:
+        return len(self._due)
+
     def set(self, thing: Hashable, moment: float) -> None:
         """Set or change a deadline."""
         self._due[thing] = moment

@@ -126,6 +126,7 @@ def test_a_responses_client_sees_one_response_after_heartbeats(inside: Inside, b
 def test_no_reasoning_follows_sent_text(inside: Inside) -> None:
     rules = 'models: [{match: "*", broken_calls: retry, reasoning: split, family: qwen3}]'
     with upstream(sends(f"<think>Hm.</think>{BEFORE}{CALL}", streamed=True), guided()) as server:
+        server.paths["/tokenize"] = [answer({}, 404)]
         found = view(inside(server.url, rules=rules).post(CHAT, json=body_for(True)).data, True)
     assert (found["thoughts"], found["text"], found["calls"]) == ("Hm.", BEFORE, ["write_file"])
 
@@ -155,6 +156,7 @@ def test_reasoning_before_the_call_is_kept(inside: Inside, how: str, before: str
     rules, thought = THOUGHTS[how]
     refused = [NO_PARSER] if how == "learned" else []
     with upstream(*refused, sends(thought + before + CALL, used=9, streamed=streamed), second()) as server:
+        server.paths["/tokenize"] = [answer({}, 404)]
         data = inside(server.url, rules=rules).post(CHAT, json=body_for(streamed)).data
     seen = read("chat", 200, data).choice()
     assert (seen.thinking, seen.text.strip()) == ("Hm.", before.strip())

@@ -158,10 +158,11 @@ def test_separated_reasoning_of_the_first_reply_is_kept(inside: Inside) -> None:
     rules = 'models:\n  - {match: "*", reasoning: split, family: qwen3}\n'
     replies = sends("<think>Hm.</think>\n", streamed=True), sends("<think>So.</think>\n\nHi.", used=4, streamed=True)
     with Upstream(*replies) as server:
+        server.paths["/tokenize"] = [answer({}, 404)]
         found = view(inside(server.url, rules).post(CHAT, json=body_for(True)).data, True)
     assert (found["thoughts"], found["text"], found["end"]) == ("Hm.", "Hi.", ["stop"])
     with Upstream(*replies) as server:
-        server.paths["/v1/models"] = models("vllm")
+        server.paths |= {"/v1/models": models("vllm"), "/tokenize": [answer({}, 404)]}
         body = ask({"role": "user", "content": "Hi"}, tools=[TOOL], stream=True, model="tiny")
         made = check_stream(inside(server.url).post(MESSAGES, json=body).data)
     blocks = [(block["type"], block.get("text", block.get("thinking"))) for block in made["content"]]

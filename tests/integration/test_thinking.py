@@ -133,7 +133,7 @@ def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str,
     """It may contain the answer. A second reply would repeat it after the text that was already sent."""
     script = stream(ROLE, *pieces(OPEN, size), finish(), DONE) if size else whole_reply(OPEN)
     with Upstream(script, script) as server:
-        server.paths["/v1/models"] = MODELS
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
         client, streamed = inside(server.url, rules), size > 0
         if front == CHAT:
             seen = read("chat", 200, client.post(CHAT, json=chat(stream=streamed, tools=[WRITE_FILE])).data).choice()
@@ -225,7 +225,7 @@ def test_a_responses_client_gets_a_reasoning_item(inside: Inside, streamed: bool
     """The events are the same as in the other dialects. Tags in the reply itself are always recognized."""
     reply = REPLY.removeprefix("<think>\n") if rules == PROMPTED else REPLY
     with Upstream(serving(reply, streamed=streamed)) as server:
-        server.paths["/v1/models"] = MODELS
+        server.paths |= {"/v1/models": MODELS, "/tokenize": [answer({}, 404)]}
         client = inside(server.url, rules)
         made = response_of(client.post(RESPONSES, json=ask(tools=[RESPONSES_TOOL], stream=streamed)))
     thought, message, call = items_of(made)

@@ -12,7 +12,7 @@ def test_discarded_items_take_no_space() -> None:
     for number in range(10_000):
         heap.set(number, 600.0)
         heap.discard(number)
-    assert len(heap._due) == 0 and len(heap._heap) < 600
+    assert len(heap) == 0 and len(heap._heap) < 600
 
 
 def test_it_behaves_like_a_plain_table() -> None:
@@ -34,4 +34,4 @@ def test_it_behaves_like_a_plain_table() -> None:
             assert set(heap.take(now)) == due
             for each in due:
                 del table[each]
-        assert len(heap._due) == len(table)
+        assert len(heap) == len(table)
