@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from proxy.engine.events import Chunk, Event
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError
 from proxy.json import JsonObject
+
+# The fields in which servers send reasoning (F73).
+REASONING_FIELDS = ("reasoning", "reasoning_content")
 
 
 class LaneTeller(Protocol):
@@ -26,7 +30,7 @@ class LaneTeller(Protocol):
 
 
 class Writer(ABC):
-    """Encodes internal events as the bytes of one dialect's stream."""
+    """Encodes internal events as the bytes of one dialect: a stream, or a whole answer."""
 
     # Whether upstream events may be sent unchanged.
     verbatim: ClassVar[bool] = False
@@ -59,6 +63,13 @@ class Writer(ABC):
     def end(self) -> bytes:
         """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
 
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return a whole answer, changed by all of its events. `body` are its bytes, `answer` is the parsed body.
+
+        Raises the error of a `Failed` event.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def error(self, error: ProxyError) -> bytes:
         """Return the end of a stream that cannot be finished. Nothing may follow."""
@@ -68,22 +79,14 @@ class Writer(ABC):
         """Return bytes that keep the connection alive without any effect on the client."""
 
 
-class Dialect(Protocol):
-    """The dialect of one request's client."""
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The dialect of one request's client.
 
-    @property
-    def verbatim(self) -> bool:
-        """Whether upstream events may be sent unchanged."""
+    `writer` returns a writer for one reply. `verbatim`: upstream events may be sent unchanged. `keeps`: the finished
+    reply is stored in a file, which may block.
+    """
 
-    @property
-    def keeps(self) -> bool:
-        """Whether the finished reply is stored in a file, which may block."""
-
-    def writer(self) -> Writer:
-        """Return a writer for one stream."""
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer, changed by the engine's events. `body` are its bytes, `answer` is the parsed body.
-
-        Raises the error of a `Failed` event.
-        """
+    writer: Callable[[], Writer]
+    verbatim: bool = False
+    keeps: bool = False

@@ -8,15 +8,15 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.config.rules import Profile, Rules
-from proxy.dialects.chat.answer import ChatDialect
+from proxy.dialects.base import Dialect
 from proxy.dialects.chat.request import ChatRequest, conversation_key, read_chat
-from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.chat.writer import ChatOptions, ChatWriter
 from proxy.dialects.messages import request as messages
-from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import resume
 from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
-from proxy.dialects.responses.writer import ResponsesDialect, echo
+from proxy.dialects.responses.writer import ResponsesWriter, echo
 from proxy.dialects.translation import OWN_WORDS, ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.plan import server_of
@@ -59,7 +59,7 @@ def prepare_chat(ctx: RequestContext) -> PreparedRequest:
     ctx.outcome.request_audit = rewritten.audit
     if rewritten.body is not chat.body:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
-    return PreparedRequest(target, chat, ChatDialect(options), rewritten.thoughts)
+    return PreparedRequest(target, chat, Dialect(partial(ChatWriter, options), verbatim=True), rewritten.thoughts)
 
 
 def prepare_messages(ctx: RequestContext) -> PreparedRequest:
@@ -77,7 +77,7 @@ def prepare_messages(ctx: RequestContext) -> PreparedRequest:
         made.prefill if repeats else "",
         leave_open=ctx.user_agent.startswith("claude-cli/"),
     )
-    return PreparedRequest(target, chat, MessagesDialect(options), thoughts)
+    return PreparedRequest(target, chat, Dialect(partial(MessagesWriter, options)), thoughts)
 
 
 def prepare_responses(ctx: RequestContext) -> PreparedRequest:
@@ -98,7 +98,8 @@ def prepare_responses(ctx: RequestContext) -> PreparedRequest:
         lambda: int(time.time()),
         None if store is None or not request.keep else partial(store.keep, items=request.items),
     )
-    return PreparedRequest(target, chat, ResponsesDialect(options), thoughts)
+    dialect = Dialect(partial(ResponsesWriter, options), keeps=options.keep is not None)
+    return PreparedRequest(target, chat, dialect, thoughts)
 
 
 def _translated(

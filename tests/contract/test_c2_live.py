@@ -70,7 +70,7 @@ def crashed(error: Exception) -> None:
 def writer(dialect: str) -> Writer:
     for each in TRANSLATING:
         if each.name == dialect:
-            return each.dialect().writer()
+            return each.writer()
     return ChatWriter(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxy import sse
-from proxy.dialects.chat.writer import DONE, entries
+from proxy.dialects.chat.answer import entries
+from proxy.dialects.chat.writer import DONE
 from proxy.json import Json, JsonObject, as_object, dump_json, load_upstream, objects_in
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-from proxy.dialects.messages.ids import FIELDS, client_id, signature
+from proxy.dialects.base import REASONING_FIELDS
+from proxy.dialects.messages.ids import client_id, signature
 from proxy.dialects.reply_parts import Content, OpenCall, Teller, TextKind, TranslatedWriter, token_counts
 from proxy.engine.events import CallArguments, CallOpened, Event, Reasoning, Text, choice_number
 from proxy.engine.lane import Lane
@@ -56,24 +56,6 @@ class ReplyOptions:
     leave_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesDialect:
-    """Messages for one request."""
-
-    options: ReplyOptions
-    verbatim: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
-
-    def writer(self) -> MessagesWriter:
-        """Return a writer for one stream."""
-        return MessagesWriter(self.options)
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer as a message. Raises the error of a `Failed` event."""
-        written = MessagesWriter(self.options).whole(answer, events)
-        return dump_strict(assemble(written, self.options.prefill))
-
-
 class MessagesWriter(TranslatedWriter):
     """Encodes internal events as a Messages stream: blocks in order, one open at a time (F53, F93).
 
@@ -98,7 +80,7 @@ class MessagesWriter(TranslatedWriter):
     def observe_body(self, body: JsonObject) -> JsonObject:
         """Keep the token counts, the refusal, the id of the first body, and the name of the reasoning field."""
         choice = super().observe_body(body)
-        self._field = next((name for name in FIELDS if as_text(choice.get(name))), self._field)
+        self._field = next((name for name in REASONING_FIELDS if as_text(choice.get(name))), self._field)
         if not self._id:
             self._id = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
         return choice
@@ -145,6 +127,10 @@ class MessagesWriter(TranslatedWriter):
         """
         ended = [] if self._options.leave_open else self._end_block()
         return self.encode([*ended, error_object(error)])
+
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return a whole answer as a message."""
+        return dump_strict(assemble(self.whole(answer, events), self._options.prefill))
 
     def heartbeat(self) -> bytes:
         """Return a ping, which clients accept as a sign of life (F75)."""

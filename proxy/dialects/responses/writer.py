@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 from proxy.dialects.reply_parts import OpenCall, TextKind, TranslatedWriter, encode, token_counts
 from proxy.dialects.responses.errors import failure
@@ -214,6 +214,10 @@ class ResponsesWriter(TranslatedWriter):
         response["error"] = failure(error)
         return self.encode([*events, {"type": "response.failed", "response": response}])
 
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return a whole answer as a response."""
+        return dump_strict(self.whole(answer, events)[-1]["response"])
+
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
         if self._has_spoken:
@@ -365,27 +369,6 @@ class ResponsesWriter(TranslatedWriter):
     def _done(self, index: int, item: JsonObject) -> JsonObject:
         self._items[index] = item
         return {"type": "response.output_item.done", "output_index": index, "item": item}
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsesDialect:
-    """Responses for one request."""
-
-    options: ReplyOptions
-    verbatim: ClassVar[bool] = False
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the response is stored."""
-        return self.options.keep is not None
-
-    def writer(self) -> ResponsesWriter:
-        """Return a writer for one stream."""
-        return ResponsesWriter(self.options)
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer as a response. Raises the error of a `Failed` event."""
-        return dump_strict(as_object(ResponsesWriter(self.options).whole(answer, events)[-1]["response"]))
 
 
 def _of_item(kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
