@@ -258,11 +258,9 @@ class AssistantTurn:
     thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
 
-    def add_call(self, call_id: str, name: str, arguments: str) -> JsonObject:
-        """Add a call and return it."""
-        call: JsonObject = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        self.calls.append(call)
-        return call
+    def add_call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a call."""
+        self.calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
 
     @property
     def text(self) -> str:

@@ -468,7 +468,6 @@ class _MessagesTranslator(Translator):
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
         tools: list[Json] = []
         names: set[str] = set()
-        gone: set[str] = set()
         for at, value in enumerate(self.request.tools or ()):
             here = f"tools.{at}"
             if value.get("type") in (None, "custom"):
@@ -478,9 +477,7 @@ class _MessagesTranslator(Translator):
                 names.add(tool.name)
                 continue
             kind = kind_of(value, here)
-            name = value.get("name")
-            gone.add(name if isinstance(name, str) and name else kind)
-            self.lost.server_only(here, f"the tool {shown(name or kind)} of type {shown(kind)}", shown(kind))
+            self.lost.server_only(here, f"the tool of type {shown(kind)}", shown(kind))
         fields: JsonObject = {"tools": tools} if tools else {}
         choice = self.request.tool_choice
         if choice is None:
@@ -490,12 +487,10 @@ class _MessagesTranslator(Translator):
             if choice.name is None:
                 raise bad("tool_choice.name", "Field required")
             if choice.name not in names:
-                why = "is dropped by `server_tools: drop`" if choice.name in gone else "is not one of the tools"
-                raise bad("tool_choice.name", f"{shown(choice.name)} {why}; name another one")
+                words = f"{shown(choice.name)} is not one of the tools that the model gets; name another one"
+                raise bad("tool_choice.name", words)
             wanted = {"type": "function", "function": {"name": choice.name}}
         if not tools:
-            if choice.type == "any" and not gone:
-                raise bad("tool_choice", "any needs tools; offer some, or leave it out")
             self.lost.add("tool_choice", "there are no tools to choose from")
             return {}
         fields["tool_choice"] = wanted

@@ -8,7 +8,7 @@ Codex sends are taken from its requests.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -31,7 +31,7 @@ from proxy.dialects.translation import (
     shown,
 )
 from proxy.healing.results import ORPHAN
-from proxy.json import Json, JsonObject, as_text, dump_inner, is_object_text
+from proxy.json import Json, JsonObject, dump_inner, is_object_text
 from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
@@ -66,6 +66,10 @@ _HOSTED_ITEMS = frozenset(
         "mcp_call",
         "program",
         "program_output",
+        "shell_call",
+        "shell_call_output",
+        "apply_patch_call",
+        "apply_patch_call_output",
     )
 )
 _DROPPED_ITEMS = {
@@ -162,40 +166,17 @@ class LocalShellCall(Struct):
     id: str | None = None
 
 
-class ShellCall(Struct):
-    action: Object
-    call_id: Name
-
-
-class PatchCall(Struct):
-    operation: Object
-    call_id: Name
-
-
 class Output(Struct):
     """The output of a function, a custom tool or `local_shell`."""
 
     output: str | list[Object]
     call_id: str | None = None
-    name: Name | None = None
-    namespace: str | None = None
     id: str | None = None
 
 
 class SearchOutput(Struct):
     tools: list[Object]
     call_id: str | None = None
-
-
-class ShellOutput(Struct):
-    output: list[Any]
-    call_id: Name
-
-
-class PatchOutput(Struct):
-    call_id: Name
-    status: str | None = None
-    output: str | None = None
 
 
 class AdditionalTools(Struct):
@@ -223,10 +204,6 @@ _ITEMS: dict[str, type[Struct]] = {
     "agent_message": AgentMessage,
     "local_shell_call": LocalShellCall,
     "local_shell_call_output": Output,
-    "shell_call": ShellCall,
-    "shell_call_output": ShellOutput,
-    "apply_patch_call": PatchCall,
-    "apply_patch_call_output": PatchOutput,
 }
 
 
@@ -305,9 +282,8 @@ class _ResponsesTranslator(Translator):
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
         self.tools = OfferedTools()
         self.system: list[str] = [self.request.instructions or ""]
-        # The calls of each turn by id and by name, and the identities of those that have an output.
-        self.calls: defaultdict[tuple[int, str, str], deque[JsonObject]] = defaultdict(deque)
-        self.answered: set[int] = set()
+        # The number of calls without an output, by turn and id.
+        self.open_calls = Counter[tuple[int, str]]()
 
     def translated(self) -> Translation:
         request, lost = self.request, self.lost
@@ -384,24 +360,15 @@ class _ResponsesTranslator(Translator):
             case LocalShellCall():
                 call_id = item.call_id or item.id or ""
                 self.call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
-            case ShellCall():
-                self.call(item.call_id, "shell", inner_json(item.action, f"{where}.action"))
-            case PatchCall():
-                self.call(item.call_id, "apply_patch", inner_json(item.operation, f"{where}.operation"))
             case Output():
-                name = self.tools.name_of(item.name, item.namespace) if item.name else ""
-                if not (item.call_id or name or item.id):
-                    raise bad(f"{where}.name", "Field required")
-                self.output(self.parts(item.output, f"{where}.output"), item.call_id, name, item.id)
+                call_id = item.call_id or item.id or ""
+                if not call_id:
+                    raise bad(f"{where}.call_id", "Field required")
+                self.output(call_id, self.parts(item.output, f"{where}.output"))
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
-                self.output([text], item.call_id, SEARCH)
-            case ShellOutput():
-                self.output([inner_json(item.output, f"{where}.output")], item.call_id)
-            case PatchOutput():
-                text = "\n".join(filter(None, (item.status, item.output)))
-                self.output([text], item.call_id)
+                self.output(item.call_id or "", [text])
             case AgentMessage():
                 texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
                 for at, part in enumerate(item.content):
@@ -435,26 +402,17 @@ class _ResponsesTranslator(Translator):
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
         """Add a call. Healing gives each call its own id."""
-        call = self.assistant.add_call(call_id, name, arguments)
-        for key in (("id", call_id), ("name", name)):
-            self.calls[len(self.turns), *key].append(call)
+        self.assistant.add_call(call_id, name, arguments)
+        self.open_calls[len(self.turns), call_id] += 1
 
-    def output(self, parts: list[Part], call_id: str | None, name: str = "", own_id: str | None = None) -> None:
-        """Add the output of the newest turn's first call that has this id and no output.
-
-        Without `call_id`, the name identifies the call, then the output's own id. Templates reject an output without
-        its call, so it becomes text in its place.
-        """
-        turn = self.user
-        for kind, value in [("id", call_id)] if call_id else [("name", name), ("id", own_id)]:
-            calls = self.calls[len(self.turns) - 1, kind, value] if value else ()
-            while calls:
-                call = calls.popleft()
-                if id(call) not in self.answered:
-                    self.answered.add(id(call))
-                    turn.add_result(as_text(call["id"]), parts)
-                    return
-        turn.parts += [ORPHAN, *parts]
+    def output(self, call_id: str, parts: list[Part]) -> None:
+        """Add the output of a call in the newest turn. Without such a call it is text, because templates reject it."""
+        turn, call = self.user, (len(self.turns) - 1, call_id)
+        if self.open_calls[call]:
+            self.open_calls[call] -= 1
+            turn.add_result(call_id, parts)
+        else:
+            turn.parts += [ORPHAN, *parts]
 
     def parts(self, content: str | list[Object], where: str) -> list[Part]:
         """Return content as the parts of a chat message, without empty texts."""
