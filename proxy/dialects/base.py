@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, TypeAlias
 
 from proxy.engine.events import Chunk, Event
 from proxy.engine.lane import Lane
@@ -18,15 +18,8 @@ from proxy.json import JsonObject
 # The fields in which servers send reasoning (F73).
 REASONING_FIELDS = ("reasoning", "reasoning_content")
 
-
-class LaneTeller(Protocol):
-    """Encodes the text of a lane as further events of an open block or item, in a dialect that encodes every event."""
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return JSON-escaped texts as events of the dialect; None if they cannot be sent this way."""
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep the text of these events, joined."""
+# Encodes JSON-escaped texts of a lane as further events of the open block or item. Returns None if that is impossible.
+LaneEncoder: TypeAlias = Callable[[Sequence[bytes]], bytes | None]
 
 
 class Writer(ABC):
@@ -51,9 +44,13 @@ class Writer(ABC):
         """Return whether events with text or arguments are sent unchanged; `around` is the rest of their bytes."""
         return False
 
-    def teller(self, lane: Lane) -> LaneTeller | None:
+    def lane_encoder(self, lane: Lane) -> LaneEncoder | None:
         """Return the encoder of a lane's text, or None if encoded events differ in more than the text."""
         return None
+
+    def keep(self, event: Event) -> None:
+        """Keep an event whose text the lane encoder has sent, in pieces."""
+        raise NotImplementedError
 
     def comment(self, raw: bytes) -> bytes:
         """Return the bytes to send for an upstream comment."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, TypeAlias
 
-from proxy.dialects.base import Writer
+from proxy.dialects.base import LaneEncoder, Writer
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -116,7 +116,7 @@ class TranslatedWriter(Writer):
         """Encode events that differ only in their text."""
         return before + (after + before).join(texts) + after
 
-    def teller(self, lane: Lane) -> Teller | None:
+    def lane_encoder(self, lane: Lane) -> LaneEncoder | None:
         """Return the encoder of a lane's texts while they continue the open block or call."""
         event, delta = lane.template.event, None
         if event.choice != 0:
@@ -127,7 +127,16 @@ class TranslatedWriter(Writer):
                 delta = self.arguments_delta(call, _MARK)
         elif self._open == ("thinking" if isinstance(event, Reasoning) else "text") and not self._characters.half:
             delta = self.text_delta(_MARK)
-        return None if delta is None else Teller(self, delta, is_call=isinstance(event, CallArguments))
+        if delta is None:
+            return None
+        before, _, after = encode(delta).partition(_MARK.encode())
+
+        def encoded(texts: Sequence[bytes]) -> bytes | None:
+            if isinstance(event, CallArguments) and any(rb"\\u" in text for text in texts):
+                return None  # an escape in arguments may be half a character
+            return self.encode_deltas(before, texts, after)
+
+        return encoded
 
     def whole(self, answer: JsonObject, events: Iterable[Event]) -> list[JsonObject]:
         """Return all events for a whole answer. Raises the error of a `Failed` event."""
@@ -245,33 +254,11 @@ class TranslatedWriter(Writer):
         """Keep the text that was sent for the open block, if the end of the block repeats it."""
 
     def keep(self, event: Event) -> None:
-        """Keep what a lane has sent for the open block or call."""
+        """Keep an event whose text the lane encoder has sent for the open block or call."""
         if isinstance(event, CallArguments):
             self._calls[event.index].deltas.append(event.fragment)
         elif isinstance(event, Text | Reasoning):
             self.keep_text(event.text)
-
-
-class Teller:
-    """Encodes texts of a lane as deltas of the open block or call. They differ only in their text; `delta` is one of
-    them.
-    """
-
-    def __init__(self, writer: TranslatedWriter, delta: JsonObject, *, is_call: bool) -> None:
-        self._writer = writer
-        self._is_call = is_call
-        self._before, _, self._after = encode(delta).partition(_MARK.encode())
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return JSON-escaped texts as events; None if an escape in arguments may be half a character."""
-        if self._is_call and any(rb"\\u" in text for text in texts):
-            return None
-        return self._writer.encode_deltas(self._before, texts, self._after)
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep the text of these events, joined."""
-        for event in events:
-            self._writer.keep(event)
 
 
 def encode(event: JsonObject) -> bytes:

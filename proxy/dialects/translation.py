@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -123,8 +123,6 @@ class Lost:
                 words = "Field required"
             elif words.startswith("Invalid"):  # Invalid enum value 'ghost'
                 words = f"{words[words.index(chr(39)) :]} is not supported here"
-                if allowed := _allowed(kind, path):
-                    words += f"; use {', '.join(allowed)}"
             words = re.sub("`(.+?)`", lambda match: _KINDS.get(match[1], match[1]), words)
             raise bad(where.lstrip("."), words if len(words) < _LONGEST else f"{words[:_LONGEST]}...") from None
         except RecursionError:
@@ -154,23 +152,6 @@ def _unread(raw: Any, found: Any, where: str) -> Iterator[str]:
     elif isinstance(found, list) and found and isinstance(found[0], Struct):
         for at, (value, each) in enumerate(zip(raw, found, strict=True)):
             yield from _unread(value, each, f"{where}.{at}")
-
-
-def _allowed(kind: Any, path: str) -> list[str]:
-    """Return the values that a struct allows at a path: `.thinking.type`."""
-    members: list[Any] = [kind]
-    for name in re.findall(r"\.(\w+)", path):
-        structs = [each for each in members if isinstance(each, type) and issubclass(each, Struct)]
-        hints = [get_type_hints(each)[name] for each in structs if name in each.__struct_fields__]
-        if not hints:  # the type of a source
-            return [str(each.__struct_config__.tag) for each in structs]
-        members = [*_members(hints)]
-    return [word for word in members if isinstance(word, str) and word]
-
-
-def _members(hints: Iterable[Any]) -> Iterator[Any]:
-    for hint in hints:
-        yield from _members(get_args(hint)) if get_args(hint) else (hint,)
 
 
 def bad(where: str, words: str) -> BadRequest:

@@ -31,7 +31,7 @@ from proxy.engine.events import (
     rest_of,
 )
 from proxy.errors import ProxyError, UpstreamRefused
-from proxy.json import JsonObject, as_object, dump, dump_json, load_chunk, load_json
+from proxy.json import JsonObject, as_object, dump, dump_json, load_json, object_in
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
@@ -283,9 +283,4 @@ def _read_event(raw: bytes) -> JsonObject:
     """Return the chunk of an event; empty if it has none."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
-    if not events:
-        return {}
-    try:
-        return as_object(load_chunk(events[0].data or b"null")[0])
-    except ValueError:
-        return {}
+    return object_in(events[0].data or b"") if events else {}

@@ -338,9 +338,11 @@ class _MessagesTranslator(Translator):
         """Return the instructions as one text, without Claude Code's accounting line."""
         texts: list[str] = []
         for block, _ in self.blocks(content or "", where, ("text",)):
-            if _BILLING.match(block.text):
+            text = block.text
+            if line := _BILLING.match(text):
                 self.lost.add("x-anthropic-billing-header", "it changes each time, and would break the prefix cache")
-            texts.append(_BILLING.sub("", block.text, count=1) if _BILLING.match(block.text) else block.text)
+                text = text[line.end() :]
+            texts.append(text)
         return "\n\n".join(filter(None, texts))
 
     def reminder(self, message: Message, at: int, *, over: bool) -> str:

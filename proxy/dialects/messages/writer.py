@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from proxy.dialects.base import REASONING_FIELDS
+from proxy.dialects.base import REASONING_FIELDS, LaneEncoder
 from proxy.dialects.messages.ids import client_id, signature
-from proxy.dialects.reply_parts import Content, OpenCall, Teller, TextKind, TranslatedWriter, token_counts
+from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, token_counts
 from proxy.engine.events import CallArguments, CallOpened, Event, Reasoning, Text, choice_number
 from proxy.engine.lane import Lane
 from proxy.errors import LimitExceeded, ProxyError, UpstreamRefused
@@ -136,9 +136,9 @@ class MessagesWriter(TranslatedWriter):
         """Return a ping, which clients accept as a sign of life (F75)."""
         return _PING
 
-    def teller(self, lane: Lane) -> Teller | None:
+    def lane_encoder(self, lane: Lane) -> LaneEncoder | None:
         """Return the encoder of a lane's texts; None while content waits, which leaves with the last of them."""
-        return None if self._waiting else super().teller(lane)
+        return None if self._waiting else super().lane_encoder(lane)
 
     # Content.
 

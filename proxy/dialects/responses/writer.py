@@ -54,12 +54,11 @@ _FIXED: JsonObject = {
 
 @dataclass(slots=True)
 class Progress:
-    """The heartbeats before the reply: whether any was sent, and their number of events.
+    """The number of heartbeats before the reply.
 
     All attempts of a request continue the count, also while the end of a failed attempt is held.
     """
 
-    begun: bool = False
     sequence: int = 0
 
 
@@ -223,8 +222,8 @@ class ResponsesWriter(TranslatedWriter):
         if self._has_spoken:
             return self.encode([self._lifecycle("response.in_progress")])
         self._sequence = self._progress.sequence
-        data = self.encode([self._lifecycle("response.in_progress" if self._progress.begun else "response.created")])
-        self._progress.begun, self._progress.sequence = True, self._sequence
+        data = self.encode([self._lifecycle("response.in_progress" if self._sequence else "response.created")])
+        self._progress.sequence = self._sequence
         return data
 
     def encode(self, events: Iterable[JsonObject]) -> bytes:
@@ -326,7 +325,7 @@ class ResponsesWriter(TranslatedWriter):
         if self._has_spoken:
             return []
         self._has_spoken, self._sequence = True, self._progress.sequence
-        created = [] if self._progress.begun else [self._lifecycle("response.created")]
+        created = [] if self._sequence else [self._lifecycle("response.created")]
         return [*created, self._lifecycle("response.in_progress")]
 
     def _lifecycle(self, kind: str) -> JsonObject:
