@@ -86,12 +86,11 @@ class Decoder:
         if len(raw) > self._max_event:
             raise LimitExceeded("max_event", self._max_event)
         self._buffer.clear()
-        events: tuple[ServerSentEvent, ...] = ()
-        if raw.strip(b"\r\n"):
-            # One LF after a lone CR would only turn it into CRLF.
-            ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
-            events = (self._event(raw + ending),)
-        return events
+        if not raw.strip(b"\r\n"):
+            return ()
+        # One LF after a lone CR would only turn it into CRLF.
+        ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
+        return (self._event(raw + ending),)
 
     def _boundary(self) -> int:
         """Return the position after the next blank line, or 0."""

@@ -18,9 +18,9 @@ from proxy.cli.output import show
 from proxy.config.load import load
 from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.answer import read_answer
+from proxy.dialects.chat.answer import ChatOptions, read_answer
 from proxy.dialects.chat.client_view import ReplyView, view_reply
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
+from proxy.dialects.chat.writer import ChatWriter, error_body
 from proxy.display import escaped
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken

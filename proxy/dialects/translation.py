@@ -24,6 +24,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from proxy.display import cut
 from proxy.errors import BadRequest
 from proxy.healing.conversation import joined, text_part
 from proxy.healing.messages import REMINDED, REMINDER, TOKEN_COUNT, reminder
@@ -124,7 +125,7 @@ class Lost:
             elif words.startswith("Invalid"):  # Invalid enum value 'ghost'
                 words = f"{words[words.index(chr(39)) :]} is not supported here"
             words = re.sub("`(.+?)`", lambda match: _KINDS.get(match[1], match[1]), words)
-            raise bad(where.lstrip("."), words if len(words) < _LONGEST else f"{words[:_LONGEST]}...") from None
+            raise bad(where.lstrip("."), cut(words, _LONGEST)) from None
         except RecursionError:
             raise bad(where, "is nested too deeply") from None
         for name in _unread(value, found, where):
@@ -174,8 +175,7 @@ def present(fields: Mapping[str, Any]) -> JsonObject:
 
 def shown(value: Json) -> str:
     """Return the start of a client's text for an error, on one line."""
-    text = str(value)
-    return ascii(text if len(text) <= 40 else f"{text[:40]}...")
+    return ascii(cut(str(value), 40))
 
 
 def inner_json(value: Json, where: str) -> str:

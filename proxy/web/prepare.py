@@ -9,8 +9,9 @@ from functools import partial
 
 from proxy.config.rules import Profile, Rules
 from proxy.dialects.base import Dialect
+from proxy.dialects.chat.answer import ChatOptions
 from proxy.dialects.chat.request import ChatRequest, conversation_key, read_chat
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages import request as messages
 from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.responses import request as responses

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
@@ -29,7 +29,8 @@ from tests.support.helpers import OFFERED, SEED, delta, event_bytes, offered, pi
 
 LS, PWD = '{"command": "ls"}', '{"command": "pwd"}'
 SIGNED = {"google": {"thought_signature": "CtwB"}}
-new_writer = partial(ChatWriter, ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
+OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
+new_writer = partial(ChatWriter, OPTIONS)
 DONE = b"data: [DONE]\n\n"
 KNOWN = frozenset(("index", "id", "type", "function"))
 
@@ -232,7 +233,7 @@ def test_fields_of_a_whole_answer_are_kept(name: str) -> None:
     body = json.dumps(answer).encode()
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
     events = (*engine.feed(as_chunk(read_whole(body))), *engine.finish(done=True))
-    made = rebuild(body, read_whole(body), events, StripFields(), parsed=True)
+    made = rebuild(body, read_whole(body), events, OPTIONS)
     found = json.loads(made)["choices"][0]["message"]["tool_calls"]
     assert [{**each, "id": "a"} for each in found][:1] == wanted[:1]
     assert [{**each, "id": ""} for each in found] == [{**each, "id": ""} for each in wanted]

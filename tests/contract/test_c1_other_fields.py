@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import as_chunk
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, as_chunk
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply

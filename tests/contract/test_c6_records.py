@@ -15,8 +15,8 @@ import pytest
 
 from documentation.tables import REPAIRS
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import read_whole
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import InternalError

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import read_whole
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import ProxyError

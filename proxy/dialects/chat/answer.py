@@ -34,6 +34,24 @@ from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json,
 APART = "reasoning_content"
 
 
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """A client's requirements for its replies.
+
+    `usage`: it requested the usage chunk (F61). `clean`: fields to remove for it. `heartbeat_chunk`: heartbeats must be
+    chunks instead of comments (F76). `parsed`: the request offers tools. `reasoning`: the name of the reasoning field
+    (F73). `calls_as_text`: it reads calls only in the text.
+    """
+
+    model: str
+    usage: bool
+    clean: StripFields
+    heartbeat_chunk: bool = False
+    parsed: bool = False
+    reasoning: ReasoningField = "as_is"
+    calls_as_text: bool = False
+
+
 @dataclass(slots=True)
 class _ChoiceContent:
     """The content of one choice according to the engine's events.
@@ -109,15 +127,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
     return Chunk({**answer, "choices": choices}, b"", streamed=False)
 
 
-def rebuild(
-    body: bytes,
-    answer: JsonObject,
-    events: Iterable[Event],
-    clean: StripFields,
-    *,
-    parsed: bool,
-    reasoning: ReasoningField = "as_is",
-) -> bytes:
+def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], options: ChatOptions) -> bytes:
     """Return the answer with the changes of the events, in the client's form; the bytes of `body` if nothing differs.
 
     Raises the error of a `Failed` event.
@@ -127,9 +137,9 @@ def rebuild(
         for inner in event.events if isinstance(event, Unchanged) else (event,):
             _note(contents, inner)
     result = dict(answer)
-    if parsed:
+    if options.parsed:
         result["choices"] = [_entry(entry, contents[number]) for number, entry in enumerate(entries(answer))]
-    result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
+    result = clean_body(result, options)
     return body if result == answer else dump_json(result)
 
 
@@ -194,25 +204,24 @@ def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
     return () if reasoning == "as_is" else REASONING_FIELDS if reasoning == "both" else (reasoning,)
 
 
-def clean_body(
-    body: JsonObject, clean: StripFields, *, drop_empty_calls: bool = False, reasoning: ReasoningField = "as_is"
-) -> JsonObject:
+def clean_body(body: JsonObject, options: ChatOptions) -> JsonObject:
     """Clean a chunk or an answer for the client.
 
     Fields that the client does not expect and empty call lists are removed (F64). Reasoning gets the name that the
     client reads (F73).
     """
+    clean = options.clean
     result = {key: value for key, value in body.items() if key not in clean.top}
     usage = result.get("usage")
     if isinstance(usage, dict):
         result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
     if isinstance(result.get("choices"), list):
-        names = reasoning_names(reasoning)
-        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls, names) for entry in entries(body)]
+        result["choices"] = [_clean_entry(entry, options) for entry in entries(body)]
     return result
 
 
-def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
+def _clean_entry(entry: JsonObject, options: ChatOptions) -> JsonObject:
+    clean, names = options.clean, reasoning_names(options.reasoning)
     result = {key: value for key, value in entry.items() if key not in clean.choice}
     for name in ("delta", "message"):
         content = result.get(name)
@@ -220,7 +229,7 @@ def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, 
             if names:
                 content = _renamed(content, names)
             kept = {key: value for key, value in content.items() if key not in clean.message}
-            if drop_empty_calls and kept.get("tool_calls") == []:
+            if (options.parsed or clean) and kept.get("tool_calls") == []:
                 del kept["tool_calls"]
             result[name] = kept
     return result

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from proxy import sse
-from proxy.config.rules import ReasoningField, StripFields
 from proxy.dialects.base import REASONING_FIELDS, Writer
-from proxy.dialects.chat.answer import APART, clean_body, entries, reasoning_names, rebuild
+from proxy.dialects.chat.answer import APART, ChatOptions, clean_body, entries, reasoning_names, rebuild
 from proxy.engine.events import (
     NO_FIELDS,
     CallArguments,
@@ -36,24 +35,6 @@ from proxy.json import JsonObject, as_object, dump, dump_json, load_json, object
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
-
-
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """A client's requirements for its replies.
-
-    `usage`: it requested the usage chunk (F61). `clean`: fields to remove for it. `heartbeat_chunk`: heartbeats must be
-    chunks instead of comments (F76). `parsed`: the request offers tools. `reasoning`: the name of the reasoning field
-    (F73). `calls_as_text`: it reads calls only in the text.
-    """
-
-    model: str
-    usage: bool
-    clean: StripFields
-    heartbeat_chunk: bool = False
-    parsed: bool = False
-    reasoning: ReasoningField = "as_is"
-    calls_as_text: bool = False
 
 
 class ChatWriter(Writer):
@@ -104,12 +85,12 @@ class ChatWriter(Writer):
 
     def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
         """Return the answer made from the events: the bytes of `body` if nothing differs."""
-        options, given = self._options, tuple(events)
+        given = tuple(events)
         # Without tools the engine may forward the answer unchanged. Otherwise its events hold the whole content.
-        parsed = options.parsed or not any(isinstance(event, Unchanged) for event in given)
-        if options.calls_as_text:
+        parsed = self._options.parsed or not any(isinstance(event, Unchanged) for event in given)
+        if self._options.calls_as_text:
             given = tuple(part for event in given for part in with_calls_as_text(event))
-        return rebuild(body, answer, given, options.clean, parsed=parsed, reasoning=options.reasoning)
+        return rebuild(body, answer, given, replace(self._options, parsed=parsed))
 
     def error(self, error: ProxyError) -> bytes:
         """Return an error event, which the SDKs raise. No `[DONE]` follows, because it would mean success."""
@@ -167,8 +148,8 @@ class ChatWriter(Writer):
             raw = self._with_roles(raw)
         if self._is_clean(raw):
             return raw
-        body, drops = _read_event(raw), options.parsed or bool(options.clean)
-        cleaned = clean_body(body, options.clean, drop_empty_calls=drops, reasoning=options.reasoning)
+        body = _read_event(raw)
+        cleaned = clean_body(body, options)
         return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
     def _is_clean(self, raw: bytes) -> bool:
@@ -230,7 +211,7 @@ class ChatWriter(Writer):
         entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
         body: JsonObject = {**self._envelope(), "choices": [{**entry, **around}], **top}
         if source is not None:
-            body = clean_body(body, self._options.clean)
+            body = clean_body(body, self._options)
         return sse.encode(dump_json(body))
 
     def _arguments(self, event: CallArguments) -> bytes:

@@ -104,16 +104,12 @@ class Inner(Struct, tag_field="type", tag="content"):
     content: str | list[Object]
 
 
-class File(Struct, tag_field="type", tag="file"):
-    file_id: str | None = None
-
-
 class Image(Struct):
-    source: Base64 | Url | File
+    source: Base64 | Url
 
 
 class Document(Struct):
-    source: Base64 | PlainText | Inner | Url | File
+    source: Base64 | PlainText | Inner
     title: str | None = None
     context: str | None = None
 
@@ -386,11 +382,7 @@ class _MessagesTranslator(Translator):
                 return [{"type": "image_url", "image_url": {"url": url}}]
             case Image(source=Base64() as source):
                 return [{"type": "image_url", "image_url": {"url": _data_url(source, where, "image/")}}]
-            case Document(source=PlainText() | Inner() | Base64()):
-                return self.document(block, where)
-            case Document(source=Url()):
-                raise bad(f"{where}.source", "no chat server reads a document from a URL; send the PDF as base64")
-        raise bad(f"{where}.source", "this server keeps no files (there is no Files API); send the data as base64")
+        return self.document(block, where)
 
     def document(self, block: Document, where: str) -> list[Part]:
         """Return a document's title and context as text, then its content."""

@@ -97,7 +97,6 @@ _NO_STATE = {
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
     "background": "this server does not support background responses; leave it out, and stream long answers",
 }
-_NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
 
 
@@ -110,16 +109,13 @@ class Refusal(Struct):
 
 
 class Image(Struct):
-    image_url: Name | None = None
+    image_url: Name
     detail: str | None = None
-    file_id: Any = None
 
 
 class File(Struct):
-    file_data: Name | None = None
+    file_data: Name
     filename: str | None = None
-    file_url: Any = None
-    file_id: Any = None
 
 
 _PARTS: dict[str, type[Struct]] = {
@@ -427,11 +423,7 @@ class _ResponsesTranslator(Translator):
             match self.lost.read(value, _PARTS[kind], here):
                 case Text(text=text) | Refusal(refusal=text):
                     parts += [text] if text else []
-                case Image(file_id=file) | File(file_id=file) if file is not None:
-                    raise bad(f"{here}.file_id", _NO_FILES)
                 case Image(image_url=url, detail=detail):
-                    if url is None:
-                        raise bad(f"{here}.image_url", "Field required")
                     if not url.lower().startswith(_URLS):
                         raise bad(f"{here}.image_url", f"must begin with {', '.join(_URLS)}")
                     image: JsonObject = {"url": url}
@@ -440,12 +432,8 @@ class _ResponsesTranslator(Translator):
                     elif detail:
                         self.lost.add(f"{here}.detail", "chat completions does not support this detail")
                     parts.append({"type": "image_url", "image_url": image})
-                case File() as file:
-                    if file.file_url is not None:
-                        raise bad(f"{here}.file_url", "no chat server reads a file from a URL; send it as file_data")
-                    if file.file_data is None:
-                        raise bad(f"{here}.file_data", "Field required")
-                    data: JsonObject = {"filename": file.filename or "file", "file_data": file.file_data}
+                case File(file_data=file_data, filename=name):
+                    data: JsonObject = {"filename": name or "file", "file_data": file_data}
                     parts.append({"type": "file", "file": data})
         return parts
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import read_whole
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Reasoning, Text, Unchanged

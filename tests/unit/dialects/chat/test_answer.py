@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken
@@ -39,7 +39,8 @@ def rebuilt(
     engine = Engine(Task(tools=offered() if parsed else None, seed=SEED, **task))
     read = read_whole(body)
     events = (*engine.feed(as_chunk(read)), *engine.finish(done=True))
-    return rebuild(body, read, events, clean or StripFields(), parsed=parsed, reasoning=reasoning)
+    options = ChatOptions("m", True, clean or StripFields(), parsed=parsed, reasoning=reasoning)
+    return rebuild(body, read, events, options)
 
 
 def first(body: bytes) -> tuple[Any, list[tuple[str, str]], str]:
