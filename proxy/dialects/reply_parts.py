@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Literal, TypeAlias
 
 from proxy.dialects.base import LaneEncoder, Writer
+from proxy.engine.arguments import Arguments, Policy
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -44,8 +45,6 @@ Content: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 _MAX_BLANKS = 4096
 # Marks the place of the text in an event.
 _MARK = "@"
-# Characters that may begin or end an object or a string, and escapes in strings.
-_BRACKETS = re.compile(r'\\.?|["{}]', re.DOTALL)
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = rf"\\u[dD][89abAB]{_HEX}{{2}}", rf"\\u[dD][c-fC-F]{_HEX}{{2}}"
 # An escape, or an end of the text that may become an escape or the first half of a pair.
@@ -341,31 +340,23 @@ class OpenCall:
     index: int
     deltas: list[str] = field(default_factory=list)
     escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-    # What `has_ended` has read: the number of deltas, a backslash at their end, and the state after them.
+    # `has_ended` searches the first `read` deltas for the end of the object. `ended`: whether they are one.
+    search: Arguments = field(default_factory=Arguments)
     read: int = 0
-    half: str = ""
-    depth: int = 0
-    is_in_string: bool = False
     ended: bool | None = None
 
     def has_ended(self) -> bool:
-        """Return whether the arguments were an object when their last brace closed.
+        """Return whether the arguments were an object when their last bracket closed.
 
         Each delta is read once, and the arguments are parsed once, so that the total work is linear (C7).
         """
+        if not self.search.begun:
+            self.search.begin(Policy(hold=True))
         if self.ended is None:
-            text, self.half = self.half + "".join(self.deltas[self.read :]), ""
+            self.search.feed("".join(self.deltas[self.read :]))
             self.read = len(self.deltas)
-            for mark in _BRACKETS.findall(text):
-                if mark == '"':
-                    self.is_in_string = not self.is_in_string
-                elif mark == "\\":
-                    self.half = mark
-                elif mark in "{}" and not self.is_in_string:
-                    self.depth += 1 if mark == "{" else -1
-                    if self.depth <= 0:
-                        self.ended = self.is_whole
-                        break
+            if self.search.closed >= 0:
+                self.ended = self.is_whole
         return self.ended is True
 
     @property
