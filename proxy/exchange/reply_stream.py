@@ -110,7 +110,7 @@ def _read_event(event: sse.ServerSentEvent, data: bytes, *, last: bool) -> tuple
     try:
         body, is_strict = load_chunk(data)
         if not is_strict:
-            raw = sse.encode(dump_json(body), event.name)
+            raw = sse.encode(dump_json(body))
     except (ValueError, RecursionError):
         if last:
             raise UpstreamBroken("the model server's reply ended in the middle of an event") from None

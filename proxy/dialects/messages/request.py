@@ -53,6 +53,10 @@ _IGNORED = frozenset(
         "workspace_id",
     )
 )
+_DROPPED_BLOCKS = {
+    "fallback": "it is not part of the prompt",
+    "redacted_thinking": "only Anthropic's own servers can read it",
+}
 # Blocks that only Anthropic's servers write or read.
 SERVER_BLOCKS = frozenset(
     (
@@ -141,10 +145,6 @@ class Thinking(Struct):
     signature: Any = None
 
 
-class RedactedThinking(Struct):
-    data: Any = None
-
-
 _BLOCKS: dict[str, type[Struct]] = {
     "text": Text,
     "image": Image,
@@ -154,12 +154,11 @@ _BLOCKS: dict[str, type[Struct]] = {
     "tool_result": ToolResult,
     "tool_use": ToolUse,
     "thinking": Thinking,
-    "redacted_thinking": RedactedThinking,
 }
 # The blocks that content may have.
 _IN_USER = ("text", "image", "document", "search_result", "tool_result")
 _IN_RESULT = ("text", "image", "document", "search_result", "tool_reference")
-_IN_ANSWER = ("text", "thinking", "redacted_thinking", "tool_use")
+_IN_ANSWER = ("text", "thinking", "tool_use")
 
 
 class Message(Struct):
@@ -321,8 +320,8 @@ class _MessagesTranslator(Translator):
         for at, block in enumerate(content):
             here = f"{where}.{at}"
             kind = kind_of(block, here)
-            if kind == "fallback":
-                self.lost.add(f"{here} of type fallback", "it is not part of the prompt")
+            if kind in _DROPPED_BLOCKS:
+                self.lost.add(f"{here} of type {kind}", _DROPPED_BLOCKS[kind])
             elif kind in SERVER_BLOCKS:
                 self.lost.server_only(here, f"a block of type {kind}", kind)
             elif kind in takes:
@@ -416,8 +415,6 @@ class _MessagesTranslator(Translator):
                     turn.add_call(server_id(block.id), block.name, inner_json(block.input or {}, f"{here}.input"))
                 case Thinking():
                     self.reasoning(turn, block, here)
-                case _:
-                    self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
             paragraph = []
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:

@@ -366,14 +366,8 @@ class _ResponsesTranslator(Translator):
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
                 self.output(item.call_id or "", [text])
             case AgentMessage():
-                texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
-                for at, part in enumerate(item.content):
-                    if part.get("type") == "encrypted_content":
-                        kind = f"{where}.content.{at} of type encrypted_content"
-                        self.lost.add(kind, "only OpenAI's own servers can read it")
-                    else:
-                        texts += self.texts([part], f"{where}.content")
-                self.user.parts.append("\n".join(texts))
+                head = f"Message from {item.author or ''} to {item.recipient or ''}:"
+                self.user.parts.append("\n".join((head, *self.texts(item.content, f"{where}.content"))))
 
     def message(self, item: Message, where: str) -> None:
         """Add a message. Leading instructions form the system message; later ones stay in their place (F82)."""
@@ -418,6 +412,9 @@ class _ResponsesTranslator(Translator):
         for at, value in enumerate(content):
             here = f"{where}.{at}"
             kind = kind_of(value, here)
+            if kind == "encrypted_content":
+                self.lost.add(f"{here} of type {kind}", "only OpenAI's own servers can read it")
+                continue
             if kind not in _PARTS:
                 raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(_PARTS)}")
             match self.lost.read(value, _PARTS[kind], here):

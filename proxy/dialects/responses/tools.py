@@ -89,8 +89,6 @@ class OfferedTools:
 
     functions: list[Json] = field(default_factory=list)
     by_name: dict[str, Called] = field(default_factory=dict)
-    # The types of the dropped tools.
-    gone: set[str] = field(default_factory=set)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
@@ -136,7 +134,6 @@ class OfferedTools:
             raise bad(where, f"only OpenAI's models know the schema of {shown(kind)}; {words}")
         else:
             lost.server_only(where, f"the tool of type {shown(kind)}", shown(kind))
-            self.gone.add(kind)
             return
         if space is not None and space.description:
             about = f"{as_text(function.get('description'))}\n\n{space.name}: {space.description}"
@@ -188,7 +185,7 @@ class OfferedTools:
     def _named(self, choice: Object, where: str, lost: Lost) -> list[str]:
         """Return the upstream names of the tools in a choice, without dropped ones."""
         kind = kind_of(choice, where)
-        if kind in self.gone:
+        if kind not in ("function", "custom", "namespace", SEARCH):
             lost.add(f"{where} of type {shown(kind)}", "the tool is not offered to the model")
             return []
         tool = NamedTool(SEARCH) if kind == SEARCH else lost.read(choice, NamedTool, where)
