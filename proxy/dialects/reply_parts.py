@@ -37,7 +37,7 @@ from proxy.engine.events import (
 from proxy.engine.lane import Lane
 from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import UpstreamBroken
-from proxy.json import Json, JsonObject, as_object, as_text, dump_strict, is_object_text, objects_in
+from proxy.json import Json, JsonObject, as_object, as_text, dump_strict, is_object_text, load_json, objects_in
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 # The model's output, in order.
@@ -263,6 +263,15 @@ class TranslatedWriter(Writer):
 def encode(event: JsonObject) -> bytes:
     """Encode an event with its name: the SDKs ignore events without one."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
+
+
+def object_in_text(text: str) -> JsonObject | None:
+    """Return the object in a JSON text, or None for any other text."""
+    try:
+        value = load_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:

@@ -25,7 +25,7 @@ from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.reasoning import ThinkingRequest, field_back, think
-from proxy.json import JsonObject, as_text, dump_request
+from proxy.json import JsonObject, as_list, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.server.shared_file import ResponseStore
 from proxy.upstream.client import ModelServer
@@ -97,7 +97,7 @@ def prepare_responses(ctx: RequestContext) -> PreparedRequest:
         target.context,
         int(time.time()),
         lambda: int(time.time()),
-        None if store is None or not request.keep else partial(store.keep, items=request.items),
+        None if store is None or not request.keep else partial(store.keep, items=as_list(request.body["input"])),
     )
     dialect = Dialect(partial(ResponsesWriter, options), keeps=options.keep is not None)
     return PreparedRequest(target, chat, dialect, thoughts)

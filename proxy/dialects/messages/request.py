@@ -357,7 +357,7 @@ class _MessagesTranslator(Translator):
 
     def result(self, block: ToolResult, where: str) -> list[Part]:
         """Return the content of a result. An error result says so in its text: a tool message has no field for it."""
-        inner = self.blocks([] if block.content is None else block.content, where, _IN_RESULT)
+        inner = self.blocks(block.content or [], where, _IN_RESULT)
         parts = [part for each, here in inner for part in self.parts(each, here)]
         text = "\n\n".join(part for part in parts if isinstance(part, str))
         if not block.is_error or _FAILED.match(text):

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from proxy.dialects.base import REASONING_FIELDS, LaneEncoder
 from proxy.dialects.messages.ids import client_id, signature
-from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, token_counts
+from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, object_in_text, token_counts
 from proxy.engine.events import CallArguments, CallOpened, Event, Reasoning, Text, choice_number
 from proxy.engine.lane import Lane
 from proxy.errors import LimitExceeded, ProxyError, UpstreamRefused
-from proxy.json import Json, JsonObject, as_text, dump_strict, load_json, objects_in
+from proxy.json import Json, JsonObject, as_text, dump_strict, objects_in
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -293,7 +293,7 @@ def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:
                 block, text = content[-1], "".join(pieces)
                 if block["type"] != "tool_use":
                     block[str(block["type"])] = text
-                elif isinstance(arguments := _parsed(text), dict):
+                elif (arguments := object_in_text(text)) is not None:
                     block["input"] = arguments
                 else:
                     content[-1] = {"type": "text", "text": f"{block['name']}{text}"}
@@ -304,13 +304,6 @@ def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:
         first["text"] = str(first["text"]).removeprefix(prefill)
         content = [block for block in content if block.get("text") != ""]
     return {**message, "content": [*content]} if message else {}
-
-
-def _parsed(text: str) -> Json:
-    try:
-        return load_json(text)
-    except ValueError:
-        return None
 
 
 def error_status(error: ProxyError) -> int:

@@ -50,6 +50,7 @@ _IGNORED = frozenset(
         "safety_identifier",
         "stream_options",
         "top_logprobs",
+        "truncation",
         "client_metadata",
     )
 )
@@ -66,6 +67,8 @@ _HOSTED_ITEMS = frozenset(
         "mcp_call",
         "program",
         "program_output",
+        "local_shell_call",
+        "local_shell_call_output",
         "shell_call",
         "shell_call_output",
         "apply_patch_call",
@@ -156,18 +159,11 @@ class SearchCall(Struct):
     call_id: str | None = None
 
 
-class LocalShellCall(Struct):
-    action: Object
-    call_id: str | None = None
-    id: str | None = None
-
-
 class Output(Struct):
-    """The output of a function, a custom tool or `local_shell`."""
+    """The output of a function or a custom tool."""
 
     output: str | list[Object]
-    call_id: str | None = None
-    id: str | None = None
+    call_id: Name
 
 
 class SearchOutput(Struct):
@@ -198,8 +194,6 @@ _ITEMS: dict[str, type[Struct]] = {
     "tool_search_output": SearchOutput,
     "additional_tools": AdditionalTools,
     "agent_message": AgentMessage,
-    "local_shell_call": LocalShellCall,
-    "local_shell_call_output": Output,
 }
 
 
@@ -235,7 +229,6 @@ class Request(Struct):
     text: TextConfig | None = None
     metadata: dict[str, str] | None = None
     prompt_cache_key: str | None = None
-    truncation: Literal["", "auto", "disabled"] | None = None
     store: bool | None = None
     background: bool | None = None
     previous_response_id: Any = None
@@ -288,8 +281,6 @@ class _ResponsesTranslator(Translator):
                 raise bad(name, words)
         if request.store:
             lost.add("store", "nothing is kept, and the response says so")
-        if request.truncation == "auto":
-            lost.add("truncation", "nothing is truncated; a full context is an error, so that the client compacts")
         items = self.items()
         lists = [(request.tools or [], "tools")]
         for item, where in items:
@@ -353,14 +344,8 @@ class _ResponsesTranslator(Translator):
                 given = {} if given is None else given
                 text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
                 self.call(item.call_id or "", SEARCH, _object_text(text))
-            case LocalShellCall():
-                call_id = item.call_id or item.id or ""
-                self.call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
             case Output():
-                call_id = item.call_id or item.id or ""
-                if not call_id:
-                    raise bad(f"{where}.call_id", "Field required")
-                self.output(call_id, self.parts(item.output, f"{where}.output"))
+                self.output(item.call_id, self.parts(item.output, f"{where}.output"))
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from proxy.dialects.reply_parts import OpenCall, TextKind, TranslatedWriter, encode, token_counts
+from proxy.dialects.reply_parts import OpenCall, TextKind, TranslatedWriter, encode, object_in_text, token_counts
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
 from proxy.engine.events import CallOpened, Event
 from proxy.errors import ContextFull, ProxyError, Unavailable
-from proxy.json import Json, JsonObject, as_object, dump_strict, load_json, read_json
+from proxy.json import Json, JsonObject, as_object, dump_strict, read_json
 
 # Servers reserve some tokens: a context counts as full this close to its end.
 _MARGIN = 8
@@ -142,8 +142,8 @@ class CallItem(OpenCall):
         kind = self.called.kind
         item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": status, "call_id": self.call_id}
         if kind is Kind.SEARCH:
-            written = {} if status == "in_progress" else _object_or_text(self.arguments)
-            return {**item, "execution": "client", "arguments": written}
+            written = {} if status == "in_progress" else object_in_text(self.arguments)
+            return {**item, "execution": "client", "arguments": self.arguments if written is None else written}
         item["name"] = self.called.name
         if self.called.namespace:
             item["namespace"] = self.called.namespace
@@ -427,12 +427,3 @@ def _parsed(text: str) -> Json:
         return read_json(text, dict)
     except ValueError:
         return None
-
-
-def _object_or_text(text: str) -> Json:
-    """Return the object in a JSON text; any other text unchanged."""
-    try:
-        value = load_json(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, dict) else text
