@@ -1,8 +1,7 @@
 """Shortening and escaping text for display on one line.
 
-Other modules format differently: errors that quote a client (`dialects/translation.py`: ASCII), fields of the access
-log (`web/record.py`: words or JSON), values in the audit (`server/audit_log.py`: with their length if they are cut),
-lines of the log (`server/logging_setup.py`: keys masked).
+Other modules format differently: fields of the access log (`web/record.py`: words or JSON), values in the audit
+(`server/audit_log.py`: with their length if they are cut), lines of the log (`server/logging_setup.py`: keys masked).
 """
 
 from __future__ import annotations

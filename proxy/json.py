@@ -33,11 +33,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
-from typing import NoReturn, TypeAlias, cast
+from typing import NoReturn, TypeAlias
 
 import orjson
 
@@ -54,7 +52,6 @@ _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in
 _LONG_NUMBER = b"0" * 19
 # 19 digits, read as zeros, that can begin an integer: after a blank, a comma, a colon or a bracket, and a sign if any.
 _LONG_INTEGER = re.compile(rb"[ \t\r\n:,\[]-?0{19}")
-_CONTAINERS: frozenset[type] = frozenset((dict, list))
 
 
 class VerbatimNumber(float):
@@ -131,8 +128,7 @@ def unique(pairs: list[tuple[str, Json]]) -> JsonObject:
     """Return an object with these members. Raises ValueError if a key occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {name!r} occurs twice")
+        raise ValueError("a key occurs twice")
     return members
 
 
@@ -166,13 +162,12 @@ def integer(text: str) -> int | float:
 
 def is_deep(value: Json) -> bool:
     """Return whether lists and objects are nested more than MAX_DEPTH deep; `[[1]]` and `[{}]` have two levels."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(MAX_DEPTH):
-        inside = [item.values() if isinstance(item, dict) else item for item in level]
-        children = [child for child in chain.from_iterable(inside) if child.__class__ in _CONTAINERS]
-        level = cast("list[JsonObject | list[Json]]", children)
-        if not level:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
             return False
+        level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]
     return True
 
 

@@ -27,7 +27,6 @@ class ServerSentEvent:
 
     raw: bytes
     data: bytes | None
-    name: str = ""
 
 
 class Decoder:
@@ -86,12 +85,11 @@ class Decoder:
         if len(raw) > self._max_event:
             raise LimitExceeded("max_event", self._max_event)
         self._buffer.clear()
-        events: tuple[ServerSentEvent, ...] = ()
-        if raw.strip(b"\r\n"):
-            # One LF after a lone CR would only turn it into CRLF.
-            ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
-            events = (self._event(raw + ending),)
-        return events
+        if not raw.strip(b"\r\n"):
+            return ()
+        # One LF after a lone CR would only turn it into CRLF.
+        ending = b"\n" if raw.endswith(b"\n") else b"\n\n"
+        return (self._event(raw + ending),)
 
     def _boundary(self) -> int:
         """Return the position after the next blank line, or 0."""
@@ -115,21 +113,13 @@ class Decoder:
 
 def _parse(raw: bytes, text: bytes) -> ServerSentEvent:
     data: list[bytes] = []
-    name = ""
     for line in _LINE_END.split(text):
         field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
         if field == b"data":
-            data.append(value)
-        elif field == b"event":
-            name = value.decode("utf-8", "replace")
-    return ServerSentEvent(raw, b"\n".join(data) if data else None, name)
+            data.append(value.removeprefix(b" "))
+    return ServerSentEvent(raw, b"\n".join(data) if data else None)
 
 
-def encode(data: bytes, name: str = "") -> bytes:
-    """Return an event as bytes. `data` may have several lines; `name` is the `event` field."""
-    head = b""
-    if name:
-        head = f"event: {name}\n".encode()
-    lines = b"".join(b"data: %b\n" % line for line in _LINE_END.split(data))
-    return head + lines + b"\n"
+def encode(data: bytes) -> bytes:
+    """Return an event as bytes. `data` may have several lines."""
+    return b"".join(b"data: %b\n" % line for line in _LINE_END.split(data)) + b"\n"

@@ -18,9 +18,9 @@ from proxy.cli.output import show
 from proxy.config.load import load
 from proxy.config.rules import Profile, Rules
 from proxy.config.settings import Settings
-from proxy.dialects.chat.answer import ChatDialect, read_answer
+from proxy.dialects.chat.answer import ChatOptions, read_answer
 from proxy.dialects.chat.client_view import ReplyView, view_reply
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
+from proxy.dialects.chat.writer import ChatWriter, error_body
 from proxy.display import escaped
 from proxy.engine.engine import Engine
 from proxy.errors import InternalError, ProxyError, RulesError, UpstreamBroken
@@ -160,8 +160,8 @@ def _answer(captured: Captured, engine: Engine, options: ChatOptions, crashes: l
     """Return the answer for the client, and whether the server used tokens for an empty reply."""
     if captured.status != 200:
         return captured.body, False
-    writer = ChatWriter(options) if captured.chat.stream else AnswerWriter(ChatDialect(options))
-    reply = StreamReply(engine, writer, crashes.append)
+    writer = ChatWriter(options)
+    reply = StreamReply(engine, writer if captured.chat.stream else AnswerWriter(writer), crashes.append)
     return (_streamed if captured.streamed else _whole)(captured, reply), reply.swallowed
 
 

@@ -6,27 +6,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
 
 from proxy.engine.events import Chunk, Event
 from proxy.engine.lane import Lane
 from proxy.errors import ProxyError
 from proxy.json import JsonObject
 
+# The fields in which servers send reasoning (F73).
+REASONING_FIELDS = ("reasoning", "reasoning_content")
 
-class LaneTeller(Protocol):
-    """Encodes the text of a lane as further events of an open block or item, in a dialect that encodes every event."""
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return JSON-escaped texts as events of the dialect; None if they cannot be sent this way."""
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep the text of these events, joined."""
+# Encodes JSON-escaped texts of a lane as further events of the open block or item. Returns None if that is impossible.
+LaneEncoder: TypeAlias = Callable[[Sequence[bytes]], bytes | None]
 
 
 class Writer(ABC):
-    """Encodes internal events as the bytes of one dialect's stream."""
+    """Encodes internal events as the bytes of one dialect: a stream, or a whole answer."""
 
     # Whether upstream events may be sent unchanged.
     verbatim: ClassVar[bool] = False
@@ -47,9 +44,13 @@ class Writer(ABC):
         """Return whether events with text or arguments are sent unchanged; `around` is the rest of their bytes."""
         return False
 
-    def teller(self, lane: Lane) -> LaneTeller | None:
+    def lane_encoder(self, lane: Lane) -> LaneEncoder | None:
         """Return the encoder of a lane's text, or None if encoded events differ in more than the text."""
         return None
+
+    def keep(self, event: Event) -> None:
+        """Keep an event whose text the lane encoder has sent, in pieces."""
+        raise NotImplementedError
 
     def comment(self, raw: bytes) -> bytes:
         """Return the bytes to send for an upstream comment."""
@@ -58,6 +59,13 @@ class Writer(ABC):
     @abstractmethod
     def end(self) -> bytes:
         """Return the end of a finished reply. Raises a ProxyError if the reply is not a success."""
+
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return a whole answer, changed by all of its events. `body` are its bytes, `answer` is the parsed body.
+
+        Raises the error of a `Failed` event.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def error(self, error: ProxyError) -> bytes:
@@ -68,22 +76,14 @@ class Writer(ABC):
         """Return bytes that keep the connection alive without any effect on the client."""
 
 
-class Dialect(Protocol):
-    """The dialect of one request's client."""
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The dialect of one request's client.
 
-    @property
-    def verbatim(self) -> bool:
-        """Whether upstream events may be sent unchanged."""
+    `writer` returns a writer for one reply. `verbatim`: upstream events may be sent unchanged. `keeps`: the finished
+    reply is stored in a file, which may block.
+    """
 
-    @property
-    def keeps(self) -> bool:
-        """Whether the finished reply is stored in a file, which may block."""
-
-    def writer(self) -> Writer:
-        """Return a writer for one stream."""
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer, changed by the engine's events. `body` are its bytes, `answer` is the parsed body.
-
-        Raises the error of a `Failed` event.
-        """
+    writer: Callable[[], Writer]
+    verbatim: bool = False
+    keeps: bool = False

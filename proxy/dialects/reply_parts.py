@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal, TypeAlias
 
-from proxy.dialects.base import Writer
+from proxy.dialects.base import LaneEncoder, Writer
+from proxy.engine.arguments import Arguments, Policy
 from proxy.engine.events import (
     CallArguments,
     CallClosed,
@@ -36,7 +37,7 @@ from proxy.engine.events import (
 from proxy.engine.lane import Lane
 from proxy.engine.reading import GAVE_UP, was_cut
 from proxy.errors import UpstreamBroken
-from proxy.json import Json, JsonObject, as_object, as_text, dump_strict, is_object_text, objects_in
+from proxy.json import Json, JsonObject, as_object, as_text, dump_strict, is_object_text, load_json, objects_in
 
 TextKind: TypeAlias = Literal["text", "thinking"]
 # The model's output, in order.
@@ -44,8 +45,6 @@ Content: TypeAlias = Text | Reasoning | CallOpened | CallArguments | CallClosed
 _MAX_BLANKS = 4096
 # Marks the place of the text in an event.
 _MARK = "@"
-# Characters that may begin or end an object or a string, and escapes in strings.
-_BRACKETS = re.compile(r'\\.?|["{}]', re.DOTALL)
 _HEX = "[0-9a-fA-F]"
 _HIGH, _LOW = rf"\\u[dD][89abAB]{_HEX}{{2}}", rf"\\u[dD][c-fC-F]{_HEX}{{2}}"
 # An escape, or an end of the text that may become an escape or the first half of a pair.
@@ -116,7 +115,7 @@ class TranslatedWriter(Writer):
         """Encode events that differ only in their text."""
         return before + (after + before).join(texts) + after
 
-    def teller(self, lane: Lane) -> Teller | None:
+    def lane_encoder(self, lane: Lane) -> LaneEncoder | None:
         """Return the encoder of a lane's texts while they continue the open block or call."""
         event, delta = lane.template.event, None
         if event.choice != 0:
@@ -127,7 +126,16 @@ class TranslatedWriter(Writer):
                 delta = self.arguments_delta(call, _MARK)
         elif self._open == ("thinking" if isinstance(event, Reasoning) else "text") and not self._characters.half:
             delta = self.text_delta(_MARK)
-        return None if delta is None else Teller(self, delta, is_call=isinstance(event, CallArguments))
+        if delta is None:
+            return None
+        before, _, after = encode(delta).partition(_MARK.encode())
+
+        def encoded(texts: Sequence[bytes]) -> bytes | None:
+            if isinstance(event, CallArguments) and any(rb"\\u" in text for text in texts):
+                return None  # an escape in arguments may be half a character
+            return self.encode_deltas(before, texts, after)
+
+        return encoded
 
     def whole(self, answer: JsonObject, events: Iterable[Event]) -> list[JsonObject]:
         """Return all events for a whole answer. Raises the error of a `Failed` event."""
@@ -245,38 +253,25 @@ class TranslatedWriter(Writer):
         """Keep the text that was sent for the open block, if the end of the block repeats it."""
 
     def keep(self, event: Event) -> None:
-        """Keep what a lane has sent for the open block or call."""
+        """Keep an event whose text the lane encoder has sent for the open block or call."""
         if isinstance(event, CallArguments):
             self._calls[event.index].deltas.append(event.fragment)
         elif isinstance(event, Text | Reasoning):
             self.keep_text(event.text)
 
 
-class Teller:
-    """Encodes texts of a lane as deltas of the open block or call. They differ only in their text; `delta` is one of
-    them.
-    """
-
-    def __init__(self, writer: TranslatedWriter, delta: JsonObject, *, is_call: bool) -> None:
-        self._writer = writer
-        self._is_call = is_call
-        self._before, _, self._after = encode(delta).partition(_MARK.encode())
-
-    def tell(self, texts: Sequence[bytes]) -> bytes | None:
-        """Return JSON-escaped texts as events; None if an escape in arguments may be half a character."""
-        if self._is_call and any(rb"\\u" in text for text in texts):
-            return None
-        return self._writer.encode_deltas(self._before, texts, self._after)
-
-    def record(self, events: Iterable[Event]) -> None:
-        """Keep the text of these events, joined."""
-        for event in events:
-            self._writer.keep(event)
-
-
 def encode(event: JsonObject) -> bytes:
     """Encode an event with its name: the SDKs ignore events without one."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), dump_strict(event))
+
+
+def object_in_text(text: str) -> JsonObject | None:
+    """Return the object in a JSON text, or None for any other text."""
+    try:
+        value = load_json(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def token_counts(counts: Mapping[str, Json]) -> tuple[int, int, int, int]:
@@ -354,31 +349,23 @@ class OpenCall:
     index: int
     deltas: list[str] = field(default_factory=list)
     escapes: SurrogateFilter = field(default_factory=SurrogateFilter)
-    # What `has_ended` has read: the number of deltas, a backslash at their end, and the state after them.
+    # `has_ended` searches the first `read` deltas for the end of the object. `ended`: whether they are one.
+    search: Arguments = field(default_factory=Arguments)
     read: int = 0
-    half: str = ""
-    depth: int = 0
-    is_in_string: bool = False
     ended: bool | None = None
 
     def has_ended(self) -> bool:
-        """Return whether the arguments were an object when their last brace closed.
+        """Return whether the arguments were an object when their last bracket closed.
 
         Each delta is read once, and the arguments are parsed once, so that the total work is linear (C7).
         """
+        if not self.search.begun:
+            self.search.begin(Policy(hold=True))
         if self.ended is None:
-            text, self.half = self.half + "".join(self.deltas[self.read :]), ""
+            self.search.feed("".join(self.deltas[self.read :]))
             self.read = len(self.deltas)
-            for mark in _BRACKETS.findall(text):
-                if mark == '"':
-                    self.is_in_string = not self.is_in_string
-                elif mark == "\\":
-                    self.half = mark
-                elif mark in "{}" and not self.is_in_string:
-                    self.depth += 1 if mark == "{" else -1
-                    if self.depth <= 0:
-                        self.ended = self.is_whole
-                        break
+            if self.search.closed >= 0:
+                self.ended = self.is_whole
         return self.ended is True
 
     @property

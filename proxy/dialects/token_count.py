@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
+from proxy.dialects.base import REASONING_FIELDS
 from proxy.json import JsonObject, as_object, as_text, dump_json, dump_request, object_in, objects_in
 from proxy.upstream.api import MESSAGES_COUNT_TOKENS, TOKENIZE
 
@@ -25,7 +26,6 @@ MESSAGE_TOKENS = 4
 # The fields of a chat request that determine the prompt.
 _PROMPT = ("model", "messages", "tools", "chat_template_kwargs", "continue_final_message", "add_generation_prompt")
 _MEDIA = frozenset(("image_url", "file", "input_audio", "video_url"))
-_REASONING = ("reasoning", "reasoning_content")
 
 
 def count(upstream_post: Post, chat_body: JsonObject, client_body: JsonObject | None = None) -> tuple[int, CountMethod]:
@@ -64,7 +64,7 @@ def estimate(chat_body: JsonObject) -> int:
     media = 0
     for message in messages:
         parts = objects_in(message.get("content"))
-        texts = [message.get(name) for name in ("content", *_REASONING)] + [part.get("text") for part in parts]
+        texts = [message.get(name) for name in ("content", *REASONING_FIELDS)] + [part.get("text") for part in parts]
         for call in objects_in(message.get("tool_calls")):
             function = as_object(call.get("function"))
             texts += [function.get("name"), function.get("arguments")]

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from proxy.display import cut
 from proxy.errors import BadRequest
 from proxy.healing.conversation import joined, text_part
 from proxy.healing.messages import REMINDED, REMINDER, TOKEN_COUNT, reminder
@@ -123,10 +124,8 @@ class Lost:
                 words = "Field required"
             elif words.startswith("Invalid"):  # Invalid enum value 'ghost'
                 words = f"{words[words.index(chr(39)) :]} is not supported here"
-                if allowed := _allowed(kind, path):
-                    words += f"; use {', '.join(allowed)}"
             words = re.sub("`(.+?)`", lambda match: _KINDS.get(match[1], match[1]), words)
-            raise bad(where.lstrip("."), words if len(words) < _LONGEST else f"{words[:_LONGEST]}...") from None
+            raise bad(where.lstrip("."), cut(words, _LONGEST)) from None
         except RecursionError:
             raise bad(where, "is nested too deeply") from None
         for name in _unread(value, found, where):
@@ -156,23 +155,6 @@ def _unread(raw: Any, found: Any, where: str) -> Iterator[str]:
             yield from _unread(value, each, f"{where}.{at}")
 
 
-def _allowed(kind: Any, path: str) -> list[str]:
-    """Return the values that a struct allows at a path: `.thinking.type`."""
-    members: list[Any] = [kind]
-    for name in re.findall(r"\.(\w+)", path):
-        structs = [each for each in members if isinstance(each, type) and issubclass(each, Struct)]
-        hints = [get_type_hints(each)[name] for each in structs if name in each.__struct_fields__]
-        if not hints:  # the type of a source
-            return [str(each.__struct_config__.tag) for each in structs]
-        members = [*_members(hints)]
-    return [word for word in members if isinstance(word, str) and word]
-
-
-def _members(hints: Iterable[Any]) -> Iterator[Any]:
-    for hint in hints:
-        yield from _members(get_args(hint)) if get_args(hint) else (hint,)
-
-
 def bad(where: str, words: str) -> BadRequest:
     """Return the error for a place in the request."""
     return BadRequest(f"{where}: {words}" if where else words, where)
@@ -193,8 +175,7 @@ def present(fields: Mapping[str, Any]) -> JsonObject:
 
 def shown(value: Json) -> str:
     """Return the start of a client's text for an error, on one line."""
-    text = str(value)
-    return ascii(text if len(text) <= 40 else f"{text[:40]}...")
+    return ascii(cut(str(value), 40))
 
 
 def inner_json(value: Json, where: str) -> str:
@@ -258,11 +239,9 @@ class AssistantTurn:
     thought_field: str = ""
     calls: list[Json] = field(default_factory=list)
 
-    def add_call(self, call_id: str, name: str, arguments: str) -> JsonObject:
-        """Add a call and return it."""
-        call: JsonObject = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-        self.calls.append(call)
-        return call
+    def add_call(self, call_id: str, name: str, arguments: str) -> None:
+        """Add a call."""
+        self.calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
 
     @property
     def text(self) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.config.settings import Settings, origin
+from proxy.dialects.chat.answer import entries
 from proxy.dialects.chat.client_view import ChoiceView, view_reply
-from proxy.dialects.chat.writer import entries
 from proxy.display import cut
 from proxy.errors import ProxyError
 from proxy.json import JsonObject, as_object, as_text, dump_request, object_in, objects_in

@@ -121,7 +121,9 @@ class Attempt:
         # The reasoning of earlier tries: the usage of this try includes its tokens.
         self._thoughts_before: str = "" if earlier is None else earlier._thoughts_before + earlier.engine.thoughts
         goes_on = earlier is not None and earlier.said is Said.CONTENT
-        new = exchange.dialect.writer() if exchange.request.stream else AnswerWriter(exchange.dialect)
+        new = exchange.dialect.writer()
+        if not exchange.request.stream:
+            new = AnswerWriter(new)
         self._writer: Writer = earlier._writer if goes_on and earlier else new
         self.reply = StreamReply(
             self.engine,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from enum import Enum, auto
 
 from proxy import sse
-from proxy.dialects.base import LaneTeller, Writer
+from proxy.dialects.base import LaneEncoder, Writer
 from proxy.dialects.chat.answer import as_chunk
 from proxy.dialects.chat.writer import DONE
 from proxy.engine.engine import Engine
@@ -110,7 +110,7 @@ def _read_event(event: sse.ServerSentEvent, data: bytes, *, last: bool) -> tuple
     try:
         body, is_strict = load_chunk(data)
         if not is_strict:
-            raw = sse.encode(dump_json(body), event.name)
+            raw = sse.encode(dump_json(body))
     except (ValueError, RecursionError):
         if last:
             raise UpstreamBroken("the model server's reply ended in the middle of an event") from None
@@ -164,7 +164,7 @@ class StreamReply:
         # The open lane, the texts that passed it and are not in the engine yet, the size of their events, and the
         # room that is left if the lane is that of a held call.
         self._lane: Lane | None = None
-        self._teller: LaneTeller | None = None
+        self._lane_encoder: LaneEncoder | None = None
         self._passed: list[bytes] = []
         self._passed_size = self._room = 0
         # `Chunk.sequence` and `Unchanged.sequence` are numbers of these events.
@@ -266,10 +266,10 @@ class StreamReply:
         if lane.counted is None and self._writer.passes(lane.template.before + lane.template.after):
             self._lane = lane
             return True
-        self._teller = self._writer.teller(lane)
-        if self._teller is not None:
+        self._lane_encoder = self._writer.lane_encoder(lane)
+        if self._lane_encoder is not None:
             self._lane = lane
-        return self._teller is not None
+        return self._lane_encoder is not None
 
     @property
     def _is_between_events(self) -> bool:
@@ -297,7 +297,7 @@ class StreamReply:
             self._passed += texts
             self._passed_size += len(body)
             return b""
-        leaving = body if self._teller is None else self._teller.tell(texts)
+        leaving = body if self._lane_encoder is None else self._lane_encoder(texts)
         if leaving is not None:
             self._passed += texts
             self._passed_size += len(body)
@@ -314,7 +314,7 @@ class StreamReply:
         Return the bytes released from a held call, usually none.
         """
         lane, self._lane, texts, self._passed = self._lane, None, self._passed, []
-        teller, self._teller, self._passed_size = self._teller, None, 0
+        encoder, self._lane_encoder, self._passed_size = self._lane_encoder, None, 0
         if lane is None or not texts or self._state is _PASSING:
             return b""
         if lane.held is not None:
@@ -328,8 +328,9 @@ class StreamReply:
         text = b"".join(texts)
         if not self._content.answered:
             self._content.observe(lane.events(text))
-        if teller is not None:
-            teller.record(lane.events(text))
+        if encoder is not None:
+            for event in lane.events(text):
+                self._writer.keep(event)
         return self._written(self._guarded(lambda: self._engine.catch_up(lane, text)))
 
     def receive(self, data: bytes, is_enough: Callable[[], bool] = never_enough) -> bytes:

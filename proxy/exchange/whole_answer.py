@@ -22,8 +22,8 @@ from proxy.notations.thoughts import Thoughts
 class AnswerWriter(Writer):
     """Collects the events of a whole answer, and returns the answer in the client's dialect at the end."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
         self._body, self._answer = b"", JsonObject()
         self._events: list[Event] = []
 
@@ -43,7 +43,7 @@ class AnswerWriter(Writer):
 
     def end(self) -> bytes:
         """Return the answer. Raises the error of a reply that is not a success."""
-        return self._dialect.complete_answer(self._body, self._answer, self._events)
+        return self._writer.complete_answer(self._body, self._answer, self._events)
 
     def error(self, error: ProxyError) -> bytes:
         """Return b"": the error becomes an HTTP status."""
@@ -100,5 +100,5 @@ def render_limit_answer(
     """Return the loop guard's answer in the client's dialect, streamed or whole."""
     # For dialects with a separate field for reasoning.
     engine = Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
-    writer = dialect.writer() if stream else AnswerWriter(dialect)
-    return write_answer(dump_json(answer), answer, engine, writer, on_crash)
+    writer = dialect.writer()
+    return write_answer(dump_json(answer), answer, engine, writer if stream else AnswerWriter(writer), on_crash)

@@ -8,15 +8,16 @@ from dataclasses import replace
 from functools import partial
 
 from proxy.config.rules import Profile, Rules
-from proxy.dialects.chat.answer import ChatDialect
+from proxy.dialects.base import Dialect
+from proxy.dialects.chat.answer import ChatOptions
 from proxy.dialects.chat.request import ChatRequest, conversation_key, read_chat
-from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages import request as messages
-from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.responses import request as responses
 from proxy.dialects.responses.kept import resume
 from proxy.dialects.responses.writer import ReplyOptions as ResponsesOptions
-from proxy.dialects.responses.writer import ResponsesDialect, echo
+from proxy.dialects.responses.writer import ResponsesWriter, echo
 from proxy.dialects.translation import OWN_WORDS, ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.plan import server_of
@@ -24,7 +25,7 @@ from proxy.healing.families import Family
 from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.reasoning import ThinkingRequest, field_back, think
-from proxy.json import JsonObject, as_text, dump_request
+from proxy.json import JsonObject, as_list, as_text, dump_request
 from proxy.notations.thoughts import Thoughts
 from proxy.server.shared_file import ResponseStore
 from proxy.upstream.client import ModelServer
@@ -59,7 +60,7 @@ def prepare_chat(ctx: RequestContext) -> PreparedRequest:
     ctx.outcome.request_audit = rewritten.audit
     if rewritten.body is not chat.body:
         chat = replace(chat, raw=dump_request(rewritten.body), body=rewritten.body)
-    return PreparedRequest(target, chat, ChatDialect(options), rewritten.thoughts)
+    return PreparedRequest(target, chat, Dialect(partial(ChatWriter, options), verbatim=True), rewritten.thoughts)
 
 
 def prepare_messages(ctx: RequestContext) -> PreparedRequest:
@@ -77,7 +78,7 @@ def prepare_messages(ctx: RequestContext) -> PreparedRequest:
         made.prefill if repeats else "",
         leave_open=ctx.user_agent.startswith("claude-cli/"),
     )
-    return PreparedRequest(target, chat, MessagesDialect(options), thoughts)
+    return PreparedRequest(target, chat, Dialect(partial(MessagesWriter, options)), thoughts)
 
 
 def prepare_responses(ctx: RequestContext) -> PreparedRequest:
@@ -96,9 +97,10 @@ def prepare_responses(ctx: RequestContext) -> PreparedRequest:
         target.context,
         int(time.time()),
         lambda: int(time.time()),
-        None if store is None or not request.keep else partial(store.keep, items=request.items),
+        None if store is None or not request.keep else partial(store.keep, items=as_list(request.body["input"])),
     )
-    return PreparedRequest(target, chat, ResponsesDialect(options), thoughts)
+    dialect = Dialect(partial(ResponsesWriter, options), keeps=options.keep is not None)
+    return PreparedRequest(target, chat, dialect, thoughts)
 
 
 def _translated(

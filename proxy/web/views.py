@@ -78,10 +78,9 @@ def models() -> Response:
     listed, others = _list(ctx), ctx.snapshot.other_models(ctx.upstream_key)
     if not ctx.in_messages:
         return json_response(completed_list(listed, others, rules))
-    query = {name: request.args.get(name, "") for name in ("limit", "before_id", "after_id")}
     # Without an alias, a claude-* name in a Messages request means a model of the main server.
     named = [card for card in others if rules.has_alias(card.id) or not card.id.startswith(CLAUDE)]
-    return json_response(dump_json(models_page(all_cards(read_cards(listed), named, rules), **query)))
+    return json_response(dump_json(models_page(all_cards(read_cards(listed), named, rules))))
 
 
 def model(name: str) -> Response:

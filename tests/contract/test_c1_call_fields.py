@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, as_chunk, read_whole, rebuild
-from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
+from proxy.dialects.chat.answer import ChatOptions, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
@@ -28,7 +29,8 @@ from tests.support.helpers import OFFERED, SEED, delta, event_bytes, offered, pi
 
 LS, PWD = '{"command": "ls"}', '{"command": "pwd"}'
 SIGNED = {"google": {"thought_signature": "CtwB"}}
-DIALECT = ChatDialect(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
+OPTIONS = ChatOptions("m", usage=True, clean=StripFields(), parsed=True)
+new_writer = partial(ChatWriter, OPTIONS)
 DONE = b"data: [DONE]\n\n"
 KNOWN = frozenset(("index", "id", "type", "function"))
 
@@ -53,7 +55,7 @@ def bytes_that_came(entries: list[dict[str, Any]]) -> bytes:
 def relayed(entries: list[dict[str, Any]], *, flush: bool = False, **task: Any) -> bytes:
     """Return the output for a stream of these `choices` entries. With `flush`, nothing is held for long."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, **task))
-    stream = StreamReply(engine, DIALECT.writer(), crashed)
+    stream = StreamReply(engine, new_writer(), crashed)
     sent = b""
     for entry in entries:
         sent += stream.receive(bytes_that_came([entry]).removesuffix(DONE))
@@ -177,7 +179,7 @@ def test_a_field_is_sent_with_its_piece() -> None:
 def test_fields_of_a_held_call_count_towards_the_limit() -> None:
     """C7: a server that only sends fields cannot exhaust the memory."""
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED, max_held=1000))
-    stream = StreamReply(engine, DIALECT.writer(), crashed)
+    stream = StreamReply(engine, new_writer(), crashed)
     for number in range(12):
         stream.receive(event_bytes({"choices": [delta(tool_calls=[signed(0, "", "", "a", mark=str(number) * 100)])]}))
     assert "max_held" in str(stream.failure)
@@ -231,7 +233,7 @@ def test_fields_of_a_whole_answer_are_kept(name: str) -> None:
     body = json.dumps(answer).encode()
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
     events = (*engine.feed(as_chunk(read_whole(body))), *engine.finish(done=True))
-    made = rebuild(body, read_whole(body), events, StripFields(), parsed=True)
+    made = rebuild(body, read_whole(body), events, OPTIONS)
     found = json.loads(made)["choices"][0]["message"]["tool_calls"]
     assert [{**each, "id": "a"} for each in found][:1] == wanted[:1]
     assert [{**each, "id": ""} for each in found] == [{**each, "id": ""} for each in wanted]
@@ -243,7 +245,7 @@ def test_fields_of_a_whole_answer_are_kept(name: str) -> None:
 def test_fields_in_a_stream_created_from_a_whole_answer_are_kept(name: str, parsed: bool) -> None:
     answer, wanted = WHOLE[name]
     engine = Engine(Task(tools=offered(*OFFERED) if parsed else None, seed=SEED))
-    pieces = pieces_in(answer_as_stream(answer, engine, DIALECT.writer()))
+    pieces = pieces_in(answer_as_stream(answer, engine, new_writer()))
     assert fields_in(pieces) == fields_in([{"index": 0, **each} for each in wanted])
 
 
@@ -252,7 +254,7 @@ def test_the_messages_dialect_drops_fields(name: str) -> None:
     """The Messages API has no field for them. Nothing else changes."""
 
     def sent(entries: list[dict[str, Any]]) -> bytes:
-        writer = MessagesDialect(ReplyOptions("m")).writer()
+        writer = MessagesWriter(ReplyOptions("m"))
         stream = StreamReply(Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=True)), writer, crashed)
         given = stream.receive(bytes_that_came(entries)) + stream.finish()
         assert stream.failure is None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, as_chunk
-from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.chat.answer import ChatOptions, as_chunk
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
@@ -24,7 +25,7 @@ CALL = f"<tool_call>\n{call_json('bash', command='ls')}\n</tool_call>"
 LS = '{"command": "ls"}'
 OPENER = piece(0, "", "bash", "call_1")
 WHOLE = piece(0, LS, "bash", "call_1")
-DIALECT = ChatDialect(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
+new_writer = partial(ChatWriter, ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
 # The first mark. No other number in a chunk is as large.
 FIRST_MARK = 10**6
 DONE = b"data: [DONE]\n\n"
@@ -73,7 +74,7 @@ def read(sent: bytes) -> list[dict[str, Any]]:
 def reply(chunks: list[dict[str, Any]], *, ordered: bool = False, flush: bool = False) -> list[dict[str, Any]]:
     """Return the output chunks for a stream of these chunks."""
     stream = StreamReply(
-        Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=ordered)), DIALECT.writer(), _crashed
+        Engine(Task(tools=offered(*OFFERED), seed=SEED, ordered=ordered)), new_writer(), _crashed
     )
     sent = b""
     for body in chunks:
@@ -216,7 +217,7 @@ def test_a_stream_created_from_a_whole_answer_has_its_other_fields(content: str,
     entries = [marks.entry(delta(n, "stop", content=content)) for n in range(count)]
     answer = marks.body(*({**entry, "message": entry.pop("delta")} for entry in entries))
     engine = Engine(Task(tools=offered(*OFFERED), seed=SEED))
-    sent = read(answer_as_stream(answer, engine, DIALECT.writer()))
+    sent = read(answer_as_stream(answer, engine, new_writer()))
     assert sorted(marks_in(sent)) == marks.given
     assert {body["object"] for body in sent} == {"chat.completion.chunk"}
     assert as_chunk(answer).body["choices"] != answer["choices"]

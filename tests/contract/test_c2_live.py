@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from proxy.config.rules import StripFields
 from proxy.dialects.base import Writer
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.exchange.reply_stream import StreamReply
@@ -70,7 +71,7 @@ def crashed(error: Exception) -> None:
 def writer(dialect: str) -> Writer:
     for each in TRANSLATING:
         if each.name == dialect:
-            return each.dialect().writer()
+            return each.writer()
     return ChatWriter(ChatOptions("m", usage=True, clean=StripFields(), parsed=True))
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from documentation.tables import REPAIRS
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, read_whole
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import InternalError
@@ -126,7 +126,7 @@ def test_a_whole_answer_is_unchanged_or_has_a_record(row: Row) -> None:
     entry = {"index": 0, "message": {"role": "assistant", "content": row.text}, "finish_reason": row.finish}
     body = json.dumps({"id": "w", "object": "chat.completion", "created": 7, "model": "m", "choices": [entry]}).encode()
     engine = row.engine()
-    given = answer_as_answer(body, read_whole(body), engine, ChatDialect(OPTIONS))
+    given = answer_as_answer(body, read_whole(body), engine, ChatWriter(OPTIONS))
     assert (given == body) is (ids(engine) == [])
 
 
@@ -148,7 +148,7 @@ def test_a_structured_call_is_unchanged_or_has_a_record(way: str) -> None:
 def test_a_recording_is_unchanged_or_has_a_record(name: str) -> None:
     data, engine = recorded(name)
     if name in WHOLES:
-        given = answer_as_answer(data, read_whole(data), engine, ChatDialect(OPTIONS))
+        given = answer_as_answer(data, read_whole(data), engine, ChatWriter(OPTIONS))
         assert (given == data) is (ids(engine) == [])
         return
     one = reply(engine)
@@ -212,7 +212,7 @@ def test_a_translated_reply_ends_in_an_error_after_a_crash(each: Any) -> None:
         for step in ("feed", "finish"):
             engine, crashes = row.engine(), Crashes()
             Raises(engine, step, 1 if step == "feed" else 0)
-            one = StreamReply(engine, each.dialect().writer(), crashes.append)
+            one = StreamReply(engine, each.writer(), crashes.append)
             told = each.client.stream(sent(row.body([row.text]), one))
             assert isinstance(one.failure, InternalError) and len(crashes) == 1
             assert told.failed

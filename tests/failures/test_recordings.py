@@ -12,8 +12,8 @@ import pytest
 
 from proxy import sse
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import as_chunk, read_whole, rebuild
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import UpstreamRefused
@@ -208,7 +208,7 @@ def test_a_recorded_whole_answer_has_the_calls_that_the_model_made(name: str) ->
     answer = read_whole(data)
     engine = Engine(Task(tools=tools_for(name), seed=b"seed"))
     events = (*engine.feed(as_chunk(answer)), *engine.finish(done=True))
-    given = rebuild(data, answer, events, StripFields(), parsed=True)
+    given = rebuild(data, answer, events, ChatOptions("m", True, StripFields(), parsed=True))
     choice = json.loads(given)["choices"][0]
     calls = choice["message"].get("tool_calls") or []
     script = file.split("-")[0]

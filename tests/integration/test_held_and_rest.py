@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.events import Chunk, Reasoning, Text
 from proxy.exchange.reply_stream import StreamReply

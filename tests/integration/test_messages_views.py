@@ -102,18 +102,6 @@ def test_the_model_list_has_the_format_that_the_header_requests(inside: Inside, 
     assert theirs["object"] == "list" and theirs["data"][0]["object"] == "model"
 
 
-def test_the_model_list_is_paginated(inside: Inside) -> None:
-    with serving(models=cards("a", "b", "c")) as server:
-        client = inside(server.url)
-        first = client.get(f"{MODELS}?limit=2", headers=VERSION).json
-        rest = client.get(f"{MODELS}?after_id=b", headers=VERSION).json
-        wrong = client.get(f"{MODELS}?limit=none", headers=VERSION)
-    assert first is not None and ([model["id"] for model in first["data"]], first["has_more"]) == (["a", "b"], True)
-    assert rest is not None and [model["id"] for model in rest["data"]] == ["c"]
-    assert wrong.status_code == 400
-    assert check_error(wrong.data, 400)["error"]["message"].startswith("limit: ")
-
-
 @pytest.mark.parametrize("name", ["tiny", "claude-sonnet-4-5", "claude-opus-4-1@20250805"])
 def test_a_model_is_found_by_its_name_and_a_claude_name_means_the_only_model(inside: Inside, name: str) -> None:
     """F95: Claude Code checks whether its model exists."""

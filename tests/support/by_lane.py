@@ -8,7 +8,8 @@ from typing import Any
 
 from proxy.config.rules import StripFields
 from proxy.dialects.base import Writer
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.exchange.reply_stream import StreamReply

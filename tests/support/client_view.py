@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, read_whole
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import ProxyError
@@ -138,7 +138,7 @@ def whole(message: dict[str, Any], finish: str | None = "stop", **task: Any) -> 
     read = read_whole(body)
     engine, again = _engine(**task), _engine(**task)
     try:
-        said = json.loads(answer_as_answer(body, read, engine, ChatDialect(_options())))["choices"][0]
+        said = json.loads(answer_as_answer(body, read, engine, ChatWriter(_options())))["choices"][0]
     except ProxyError as error:
         return Got("", "", (), (), (), None, type(error).__name__, _fixes(engine), engine.empty_calls)
     found = said["message"].get("tool_calls") or []
@@ -163,7 +163,7 @@ def whole_is_untouched(message: dict[str, Any], finish: str = "tool_calls", **ta
     """Return whether a whole answer is forwarded verbatim, without any repair."""
     body = json.dumps(_answer(message, finish)).encode()
     engine = _engine(**task)
-    return answer_as_answer(body, read_whole(body), engine, ChatDialect(_options())) == body and engine.audit == ()
+    return answer_as_answer(body, read_whole(body), engine, ChatWriter(_options())) == body and engine.audit == ()
 
 
 def entry(name: Any, arguments: Any, id_: Any = "a") -> dict[str, Any]:

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from proxy import errors, sse
-from proxy.dialects.base import Dialect, Writer
+from proxy.dialects.base import Writer
 from proxy.dialects.messages import writer as messages
-from proxy.dialects.messages.writer import MessagesDialect
+from proxy.dialects.messages.writer import MessagesWriter
 from proxy.dialects.responses import writer as responses
 from proxy.dialects.responses.tools import Called, Kind, OfferedTools
-from proxy.dialects.responses.writer import ResponsesDialect
+from proxy.dialects.responses.writer import ResponsesWriter
 from proxy.engine.events import (
     Call,
     CallArguments,
@@ -37,15 +37,15 @@ from proxy.errors import ProxyError
 Row = dict[str, Any]
 
 
-def dialect_of(row: Row) -> Dialect:
-    """Return the dialect of a row's client."""
+def writer_of(row: Row) -> Writer:
+    """Return the writer for a row's client."""
     given = dict(row.get("options", {}))
     if row["dialect"] == "messages":
         given["stops"] = frozenset(given.get("stops", ()))
-        return MessagesDialect(messages.ReplyOptions(**{"model": "m", "id": "abc", **given}))
+        return MessagesWriter(messages.ReplyOptions(**{"model": "m", "id": "abc", **given}))
     tools = {name: Called(Kind(kind), own, space) for name, (kind, own, space) in given.pop("tools", {}).items()}
     given["tools"] = OfferedTools(by_name=tools)
-    return ResponsesDialect(responses.ReplyOptions(**{"id": "abc", "echo": {"model": "m"}, "now": lambda: 6, **given}))
+    return ResponsesWriter(responses.ReplyOptions(**{"id": "abc", "echo": {"model": "m"}, "now": lambda: 6, **given}))
 
 
 def event_of(said: Row) -> Event:
@@ -84,7 +84,7 @@ def _content(events: Iterable[Event]) -> Iterable[ContentEvent]:
 
 def streamed(row: Row) -> list[Any]:
     """Return the events of the client's stream. A raised error is the last one."""
-    writer, sent = dialect_of(row).writer(), b""
+    writer, sent = writer_of(row), b""
     try:
         for said in row["in"]:
             sent += _written(writer, said)
@@ -112,7 +112,7 @@ def whole(row: Row) -> Any:
     events = [event_of(said) for said in row["in"] if not {"body", "end"} & said.keys()]
     bodies = [said["body"] for said in row["in"] if "body" in said]
     try:
-        return json.loads(dialect_of(row).complete_answer(b"", bodies[-1] if bodies else {}, events))
+        return json.loads(writer_of(row).complete_answer(b"", bodies[-1] if bodies else {}, events))
     except ProxyError as error:
         return {"raises": type(error).__name__}
 

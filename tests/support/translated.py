@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.dialects.base import Dialect
-from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
+from proxy.dialects.base import Writer
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.dialects.responses import writer as responses
-from proxy.dialects.responses.writer import ResponsesDialect, echo
+from proxy.dialects.responses.writer import ResponsesWriter, echo
 from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import StreamReply
 from proxy.json import JsonObject
@@ -56,7 +56,7 @@ def _reply(told: Told) -> ClientReply:
 class Translating:
     """One dialect: its writer in the proxy, and its reader."""
 
-    dialect: Callable[[], Dialect]
+    writer: Callable[[], Writer]
     client: dialects.Dialect
 
     @property
@@ -65,7 +65,7 @@ class Translating:
 
     def sent(self, parts: Iterable[bytes], engine: Engine) -> bytes:
         """Return the client's stream for these bytes of a model server."""
-        reply = StreamReply(engine, self.dialect().writer(), _crashed)
+        reply = StreamReply(engine, self.writer(), _crashed)
         given = b"".join(map(reply.receive, parts))
         if reply.failure is None:
             given += reply.finish()
@@ -77,7 +77,7 @@ class Translating:
 
     def whole(self, answer: JsonObject, engine: Engine) -> ClientReply:
         """Return the client's result of a whole answer. Raises the answer's error."""
-        given = answer_as_answer(json.dumps(answer).encode(), answer, engine, self.dialect())
+        given = answer_as_answer(json.dumps(answer).encode(), answer, engine, self.writer())
         return _reply(self.client.whole(given))
 
 
@@ -88,8 +88,8 @@ def response_options(**fields: Any) -> responses.ReplyOptions:
 
 
 TRANSLATING = (
-    Translating(lambda: MessagesDialect(ReplyOptions("m")), dialects.Messages()),
-    Translating(lambda: ResponsesDialect(response_options()), dialects.Responses(types=False)),
+    Translating(lambda: MessagesWriter(ReplyOptions("m")), dialects.Messages()),
+    Translating(lambda: ResponsesWriter(response_options()), dialects.Responses(types=False)),
 )
 
 

@@ -11,7 +11,7 @@ from proxy.errors import LimitExceeded
 from proxy.sse import Decoder, ServerSentEvent
 from tests.support.helpers import all_cuts
 
-Said = list[tuple[bytes | None, str]]
+Said = list[bytes]
 
 
 def decode(cut: list[bytes]) -> list[ServerSentEvent]:
@@ -21,8 +21,8 @@ def decode(cut: list[bytes]) -> list[ServerSentEvent]:
 
 
 def said(events: list[ServerSentEvent]) -> Said:
-    """Return the data and name of each event with data."""
-    return [(event.data, event.name) for event in events if event.data is not None]
+    """Return the data of each event with data."""
+    return [event.data for event in events if event.data is not None]
 
 
 def reference(data: bytes) -> Said:
@@ -30,54 +30,48 @@ def reference(data: bytes) -> Said:
     text = data.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     found: Said = []
     buffer: list[bytes] = []
-    name = b""
     for line in [*text.split(b"\n"), b""]:
         if not line:
             if buffer:
-                found.append((b"\n".join(buffer), name.decode("utf-8", "replace")))
-            buffer, name = [], b""
+                found.append(b"\n".join(buffer))
+            buffer = []
             continue
         field, _, value = line.partition(b":")
         value = value[1:] if value.startswith(b" ") else value
         if field == b"data":
             buffer.append(value)
-        elif field == b"event":
-            name = value
     return found
 
 
 STREAMS: dict[str, tuple[bytes, Said]] = {
-    "LF": (b"data: a\n\ndata: b\n\n", [(b"a", ""), (b"b", "")]),
-    "CRLF": (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"a", ""), (b"b", "")]),
-    "CR": (b"data: a\r\rdata: b\r\r", [(b"a", ""), (b"b", "")]),
-    "LF then CR": (b"data: a\n\rdata: b\n\r", [(b"a", ""), (b"b", "")]),
-    "CRLF then CR": (b"data: a\r\n\rdata: b\r\n\r", [(b"a", ""), (b"b", "")]),
-    "CRLF then LF": (b"data: a\r\n\ndata: b\r\n\n", [(b"a", ""), (b"b", "")]),
-    "LF then CRLF": (b"data: a\n\r\ndata: b\n\r\n", [(b"a", ""), (b"b", "")]),
-    "CR then CRLF": (b"data: a\r\r\ndata: b\r\r\n", [(b"a", ""), (b"b", "")]),
-    "BOM": (b"\xef\xbb\xbfdata: a\n\n", [(b"a", "")]),
-    "a BOM later is data's own": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [(b"a", "")]),
-    "comment": (b": ping\n\ndata: a\n\n", [(b"a", "")]),
-    "comment inside": (b"data: a\n: x\ndata: b\n\n", [(b"a\nb", "")]),
-    "several data lines": (b"data: a\ndata: b\ndata:\n\n", [(b"a\nb\n", "")]),
-    "no space after the colon": (b"data:a\n\n", [(b"a", "")]),
-    "one space alone is markup": (b"data:  a\n\n", [(b" a", "")]),
-    "empty data": (b"data:\n\n", [(b"", "")]),
-    "data without colon": (b"data\n\n", [(b"", "")]),
-    "event name": (b"event: ping\ndata: {}\n\ndata: x\n\n", [(b"{}", "ping"), (b"x", "")]),
-    "the last name counts": (b"event: a\nevent: b\ndata: x\n\n", [(b"x", "b")]),
-    "a name without data": (b"event: ping\n\ndata: x\n\n", [(b"x", "")]),
-    "id and retry": (b"id: 1\nretry: 5\ndata: x\n\n", [(b"x", "")]),
-    "unknown field": (b"dat: y\nData: z\ndata: x\n\n", [(b"x", "")]),
-    "a colon in data": (b'data: {"a": 1}\n\n', [(b'{"a": 1}', "")]),
-    "UTF-8": ("data: naïve ｜▁ 🙂\n\n".encode(), [("naïve ｜▁ 🙂".encode(), "")]),
-    "a name that is no UTF-8": (b"event: \xff\ndata: x\n\n", [(b"x", "\ufffd")]),
-    "blank lines before": (b"\n\n\ndata: x\n\n", [(b"x", "")]),
-    "a blank line more": (b"data: x\n\n\n\n\ndata: y\n\n", [(b"x", ""), (b"y", "")]),
-    "CRLF once among LF": (b"data: a\r\ndata: b\n\n", [(b"a\nb", "")]),
-    "no blank line at the end": (b"data: a\n\ndata: b\n", [(b"a", ""), (b"b", "")]),
-    "no line end at the end": (b"data: a\n\ndata: b", [(b"a", ""), (b"b", "")]),
-    "CRLF once at the end": (b"data: b\r\n", [(b"b", "")]),
+    "LF": (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+    "CRLF": (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+    "CR": (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
+    "LF then CR": (b"data: a\n\rdata: b\n\r", [b"a", b"b"]),
+    "CRLF then CR": (b"data: a\r\n\rdata: b\r\n\r", [b"a", b"b"]),
+    "CRLF then LF": (b"data: a\r\n\ndata: b\r\n\n", [b"a", b"b"]),
+    "LF then CRLF": (b"data: a\n\r\ndata: b\n\r\n", [b"a", b"b"]),
+    "CR then CRLF": (b"data: a\r\r\ndata: b\r\r\n", [b"a", b"b"]),
+    "BOM": (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
+    "a BOM later is data's own": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [b"a"]),
+    "comment": (b": ping\n\ndata: a\n\n", [b"a"]),
+    "comment inside": (b"data: a\n: x\ndata: b\n\n", [b"a\nb"]),
+    "several data lines": (b"data: a\ndata: b\ndata:\n\n", [b"a\nb\n"]),
+    "no space after the colon": (b"data:a\n\n", [b"a"]),
+    "one space alone is markup": (b"data:  a\n\n", [b" a"]),
+    "empty data": (b"data:\n\n", [b""]),
+    "data without colon": (b"data\n\n", [b""]),
+    "event name": (b"event: ping\ndata: {}\n\ndata: x\n\n", [b"{}", b"x"]),
+    "id and retry": (b"id: 1\nretry: 5\ndata: x\n\n", [b"x"]),
+    "unknown field": (b"dat: y\nData: z\ndata: x\n\n", [b"x"]),
+    "a colon in data": (b'data: {"a": 1}\n\n', [b'{"a": 1}']),
+    "UTF-8": ("data: naïve ｜▁ 🙂\n\n".encode(), ["naïve ｜▁ 🙂".encode()]),
+    "blank lines before": (b"\n\n\ndata: x\n\n", [b"x"]),
+    "a blank line more": (b"data: x\n\n\n\n\ndata: y\n\n", [b"x", b"y"]),
+    "CRLF once among LF": (b"data: a\r\ndata: b\n\n", [b"a\nb"]),
+    "no blank line at the end": (b"data: a\n\ndata: b\n", [b"a", b"b"]),
+    "no line end at the end": (b"data: a\n\ndata: b", [b"a", b"b"]),
+    "CRLF once at the end": (b"data: b\r\n", [b"b"]),
     "nothing": (b"", []),
     "blank lines alone": (b"\n\r\n\r", []),
 }
@@ -132,7 +126,7 @@ def test_an_event_without_its_blank_line_is_completed(ending: bytes) -> None:
     data = b"data: a" + ending
     raw = b"".join(event.raw for event in decode([data]))
     assert raw.startswith(data)
-    assert reference(raw + b"data: next\n\n") == [(b"a", ""), (b"next", "")]
+    assert reference(raw + b"data: next\n\n") == [b"a", b"next"]
 
 
 def test_the_size_limit_holds_at_every_cut() -> None:
@@ -146,10 +140,9 @@ def test_the_size_limit_holds_at_every_cut() -> None:
 
 
 @pytest.mark.parametrize("data", [b"a", b"a\nb", b"a\r\nb\rc", b"", "naïve 🙂".encode(), b"[DONE]"])
-@pytest.mark.parametrize("name", ["", "ping"])
-def test_encoded_events_are_decoded(data: bytes, name: str) -> None:
+def test_encoded_events_are_decoded(data: bytes) -> None:
     expected = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    assert said(decode([sse.encode(data, name)])) == [(expected, name)]
+    assert said(decode([sse.encode(data)])) == [expected]
 
 
 def test_a_bom_is_removed_from_a_single_unfinished_event() -> None:

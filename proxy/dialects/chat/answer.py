@@ -9,17 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.chat.writer import (
-    APART,
-    ChatOptions,
-    ChatWriter,
-    clean_body,
-    entries,
-    with_calls_as_text,
-)
+from proxy.dialects.base import REASONING_FIELDS
 from proxy.engine.events import (
     NO_FIELDS,
     CallArguments,
@@ -36,30 +28,28 @@ from proxy.engine.events import (
 from proxy.engine.reading import choice_entries, other_fields, read_choice
 from proxy.engine.whole_messages import delta_of, with_text
 from proxy.errors import UpstreamBroken, refusal
-from proxy.json import Json, JsonObject, as_list, as_object, dump_json, load_upstream, objects_in
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, load_upstream, objects_in
+
+# The name used if the server left the reasoning in the text.
+APART = "reasoning_content"
 
 
 @dataclass(frozen=True, slots=True)
-class ChatDialect:
-    """Chat Completions for one request."""
+class ChatOptions:
+    """A client's requirements for its replies.
 
-    options: ChatOptions
-    verbatim: ClassVar[bool] = True
-    keeps: ClassVar[bool] = False
+    `usage`: it requested the usage chunk (F61). `clean`: fields to remove for it. `heartbeat_chunk`: heartbeats must be
+    chunks instead of comments (F76). `parsed`: the request offers tools. `reasoning`: the name of the reasoning field
+    (F73). `calls_as_text`: it reads calls only in the text.
+    """
 
-    def writer(self) -> ChatWriter:
-        """Return a writer for one stream."""
-        return ChatWriter(self.options)
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return the answer made from the events: the bytes of `body` if nothing differs."""
-        options = self.options
-        reply_events = tuple(events)
-        # Without tools the engine may forward the answer unchanged. Otherwise its events hold the whole content.
-        parsed = options.parsed or not any(isinstance(event, Unchanged) for event in reply_events)
-        if options.calls_as_text:
-            reply_events = tuple(part for event in reply_events for part in with_calls_as_text(event))
-        return rebuild(body, answer, reply_events, options.clean, parsed=parsed, reasoning=options.reasoning)
+    model: str
+    usage: bool
+    clean: StripFields
+    heartbeat_chunk: bool = False
+    parsed: bool = False
+    reasoning: ReasoningField = "as_is"
+    calls_as_text: bool = False
 
 
 @dataclass(slots=True)
@@ -137,15 +127,7 @@ def as_chunk(answer: JsonObject) -> Chunk:
     return Chunk({**answer, "choices": choices}, b"", streamed=False)
 
 
-def rebuild(
-    body: bytes,
-    answer: JsonObject,
-    events: Iterable[Event],
-    clean: StripFields,
-    *,
-    parsed: bool,
-    reasoning: ReasoningField = "as_is",
-) -> bytes:
+def rebuild(body: bytes, answer: JsonObject, events: Iterable[Event], options: ChatOptions) -> bytes:
     """Return the answer with the changes of the events, in the client's form; the bytes of `body` if nothing differs.
 
     Raises the error of a `Failed` event.
@@ -155,9 +137,9 @@ def rebuild(
         for inner in event.events if isinstance(event, Unchanged) else (event,):
             _note(contents, inner)
     result = dict(answer)
-    if parsed:
+    if options.parsed:
         result["choices"] = [_entry(entry, contents[number]) for number, entry in enumerate(entries(answer))]
-    result = clean_body(result, clean, drop_empty_calls=parsed or bool(clean), reasoning=reasoning)
+    result = clean_body(result, options)
     return body if result == answer else dump_json(result)
 
 
@@ -215,3 +197,55 @@ def _call(id_: Json, name: Json, arguments: Json, fields: CallFields) -> JsonObj
     """Return a call with the server's additional fields for it."""
     function: JsonObject = {"name": name, "arguments": arguments, **fields.function}
     return {"id": id_, "type": "function", "function": function, **fields.entry}
+
+
+def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
+    """Return the names of the reasoning field for the client; none if it gets the server's."""
+    return () if reasoning == "as_is" else REASONING_FIELDS if reasoning == "both" else (reasoning,)
+
+
+def clean_body(body: JsonObject, options: ChatOptions) -> JsonObject:
+    """Clean a chunk or an answer for the client.
+
+    Fields that the client does not expect and empty call lists are removed (F64). Reasoning gets the name that the
+    client reads (F73).
+    """
+    clean = options.clean
+    result = {key: value for key, value in body.items() if key not in clean.top}
+    usage = result.get("usage")
+    if isinstance(usage, dict):
+        result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
+    if isinstance(result.get("choices"), list):
+        result["choices"] = [_clean_entry(entry, options) for entry in entries(body)]
+    return result
+
+
+def _clean_entry(entry: JsonObject, options: ChatOptions) -> JsonObject:
+    clean, names = options.clean, reasoning_names(options.reasoning)
+    result = {key: value for key, value in entry.items() if key not in clean.choice}
+    for name in ("delta", "message"):
+        content = result.get(name)
+        if isinstance(content, dict):
+            if names:
+                content = _renamed(content, names)
+            kept = {key: value for key, value in content.items() if key not in clean.message}
+            if (options.parsed or clean) and kept.get("tool_calls") == []:
+                del kept["tool_calls"]
+            result[name] = kept
+    return result
+
+
+def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
+    """Return a delta or message with its reasoning under these names, in the same place."""
+    text = next(filter(None, (as_text(content.get(name)) for name in REASONING_FIELDS)), "")
+    if not text:
+        return content
+    result: JsonObject = {}
+    for key, value in content.items():
+        result |= dict.fromkeys(names, text) if key in REASONING_FIELDS else {key: value}
+    return result
+
+
+def entries(body: JsonObject) -> list[JsonObject]:
+    """Return the objects in the `choices` of a chunk or an answer."""
+    return objects_in(body.get("choices"))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxy import sse
-from proxy.dialects.chat.writer import DONE, entries
-from proxy.json import Json, JsonObject, as_object, dump_json, load_upstream, objects_in
+from proxy.dialects.chat.answer import entries
+from proxy.dialects.chat.writer import DONE
+from proxy.json import Json, JsonObject, as_object, dump_json, object_in, objects_in
 
 
 @dataclass(slots=True)
@@ -87,10 +88,7 @@ def view_reply(data: bytes, *, streamed: bool) -> ReplyView:
 
 def _note(seen: ReplyView, data: bytes, place: str) -> None:
     """Add one chunk or one answer; other data is ignored."""
-    try:
-        body = as_object(load_upstream(data)[0])
-    except ValueError:
-        return
+    body = object_in(data)
     seen.chunks.append(body)
     if body.get("error"):
         error = body["error"]

@@ -14,8 +14,6 @@ from proxy.notations.toolset import ToolSet, read_tools
 
 # A line of Claude Code's that changes in each turn.
 _CHANGING = "x-anthropic-billing-header:"
-# Shared, because an empty set takes as much memory as one of four.
-NO_IDS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def made_calls(messages: Json) -> tuple[tuple[str, Json], ...]:
 def call_ids(messages: Json) -> frozenset[str]:
     """Return the ids of the calls in the history."""
     ids = (call.get("id") for call in _calls(messages))
-    return frozenset(call_id for call_id in ids if isinstance(call_id, str)) or NO_IDS
+    return frozenset(call_id for call_id in ids if isinstance(call_id, str))
 
 
 def _calls(messages: Json) -> Iterator[JsonObject]:

@@ -6,11 +6,12 @@ Source: the OpenAI API reference, "Chat Completions: streaming events".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
 from proxy import sse
-from proxy.config.rules import ReasoningField, StripFields
-from proxy.dialects.base import Writer
+from proxy.dialects.base import REASONING_FIELDS, Writer
+from proxy.dialects.chat.answer import APART, ChatOptions, clean_body, entries, reasoning_names, rebuild
 from proxy.engine.events import (
     NO_FIELDS,
     CallArguments,
@@ -29,33 +30,11 @@ from proxy.engine.events import (
     rest_of,
 )
 from proxy.errors import ProxyError, UpstreamRefused
-from proxy.json import JsonObject, as_object, as_text, dump, dump_json, load_chunk, load_json, objects_in
+from proxy.json import JsonObject, as_object, dump, dump_json, load_json, object_in
 
 DONE = b"[DONE]"
 _EMPTY_CALLS = re.compile(rb'"tool_calls"\s*:\s*\[\s*\]')
-# The two names of the reasoning field (F73).
-_REASONING = ("reasoning", "reasoning_content")
-# The name used if the server left the reasoning in the text.
-APART = "reasoning_content"
 _HOLDS_REASONING = re.compile(rb'"reasoning(?:_content)?"\s*:\s*"')
-
-
-@dataclass(frozen=True, slots=True)
-class ChatOptions:
-    """A client's requirements for its replies.
-
-    `usage`: it requested the usage chunk (F61). `clean`: fields to remove for it. `heartbeat_chunk`: heartbeats must be
-    chunks instead of comments (F76). `parsed`: the request offers tools. `reasoning`: the name of the reasoning field
-    (F73). `calls_as_text`: it reads calls only in the text.
-    """
-
-    model: str
-    usage: bool
-    clean: StripFields
-    heartbeat_chunk: bool = False
-    parsed: bool = False
-    reasoning: ReasoningField = "as_is"
-    calls_as_text: bool = False
 
 
 class ChatWriter(Writer):
@@ -80,7 +59,7 @@ class ChatWriter(Writer):
         self._last = chunk.body
         for entry in entries(chunk.body):
             choice, delta = choice_number(entry.get("index")), as_object(entry.get("delta") or entry.get("message"))
-            for name in _REASONING:
+            for name in REASONING_FIELDS:
                 if delta.get(name):
                     self._reasoning = name
             role = delta.get("role")
@@ -103,6 +82,15 @@ class ChatWriter(Writer):
     def end(self) -> bytes:
         """Return the end marker."""
         return sse.encode(DONE)
+
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return the answer made from the events: the bytes of `body` if nothing differs."""
+        given = tuple(events)
+        # Without tools the engine may forward the answer unchanged. Otherwise its events hold the whole content.
+        parsed = self._options.parsed or not any(isinstance(event, Unchanged) for event in given)
+        if self._options.calls_as_text:
+            given = tuple(part for event in given for part in with_calls_as_text(event))
+        return rebuild(body, answer, given, replace(self._options, parsed=parsed))
 
     def error(self, error: ProxyError) -> bytes:
         """Return an error event, which the SDKs raise. No `[DONE]` follows, because it would mean success."""
@@ -160,8 +148,8 @@ class ChatWriter(Writer):
             raw = self._with_roles(raw)
         if self._is_clean(raw):
             return raw
-        body, drops = _read_event(raw), options.parsed or bool(options.clean)
-        cleaned = clean_body(body, options.clean, drop_empty_calls=drops, reasoning=options.reasoning)
+        body = _read_event(raw)
+        cleaned = clean_body(body, options)
         return raw if cleaned == body else sse.encode(dump_json(cleaned))
 
     def _is_clean(self, raw: bytes) -> bool:
@@ -223,7 +211,7 @@ class ChatWriter(Writer):
         entry: JsonObject = {"index": choice, "delta": {**delta, **inside}, "logprobs": None, "finish_reason": finish}
         body: JsonObject = {**self._envelope(), "choices": [{**entry, **around}], **top}
         if source is not None:
-            body = clean_body(body, self._options.clean)
+            body = clean_body(body, self._options)
         return sse.encode(dump_json(body))
 
     def _arguments(self, event: CallArguments) -> bytes:
@@ -272,66 +260,8 @@ def error_body(error: ProxyError) -> bytes:
     return dump_json({"error": fields})
 
 
-def reasoning_names(reasoning: ReasoningField) -> tuple[str, ...]:
-    """Return the names of the reasoning field for the client; none if it gets the server's."""
-    return () if reasoning == "as_is" else _REASONING if reasoning == "both" else (reasoning,)
-
-
-def clean_body(
-    body: JsonObject, clean: StripFields, *, drop_empty_calls: bool = False, reasoning: ReasoningField = "as_is"
-) -> JsonObject:
-    """Clean a chunk or an answer for the client.
-
-    Fields that the client does not expect and empty call lists are removed (F64). Reasoning gets the name that the
-    client reads (F73).
-    """
-    result = {key: value for key, value in body.items() if key not in clean.top}
-    usage = result.get("usage")
-    if isinstance(usage, dict):
-        result["usage"] = {key: value for key, value in usage.items() if key not in clean.usage}
-    if isinstance(result.get("choices"), list):
-        names = reasoning_names(reasoning)
-        result["choices"] = [_clean_entry(entry, clean, drop_empty_calls, names) for entry in entries(body)]
-    return result
-
-
 def _read_event(raw: bytes) -> JsonObject:
     """Return the chunk of an event; empty if it has none."""
     decoder = sse.Decoder(len(raw) + 2)
     events = decoder.feed(raw) or decoder.finish()
-    if not events:
-        return {}
-    try:
-        return as_object(load_chunk(events[0].data or b"null")[0])
-    except ValueError:
-        return {}
-
-
-def _clean_entry(entry: JsonObject, clean: StripFields, drop_empty_calls: bool, names: tuple[str, ...]) -> JsonObject:
-    result = {key: value for key, value in entry.items() if key not in clean.choice}
-    for name in ("delta", "message"):
-        content = result.get(name)
-        if isinstance(content, dict):
-            if names:
-                content = _renamed(content, names)
-            kept = {key: value for key, value in content.items() if key not in clean.message}
-            if drop_empty_calls and kept.get("tool_calls") == []:
-                del kept["tool_calls"]
-            result[name] = kept
-    return result
-
-
-def _renamed(content: JsonObject, names: tuple[str, ...]) -> JsonObject:
-    """Return a delta or message with its reasoning under these names, in the same place."""
-    text = next(filter(None, (as_text(content.get(name)) for name in _REASONING)), "")
-    if not text:
-        return content
-    result: JsonObject = {}
-    for key, value in content.items():
-        result |= dict.fromkeys(names, text) if key in _REASONING else {key: value}
-    return result
-
-
-def entries(body: JsonObject) -> list[JsonObject]:
-    """Return the objects in the `choices` of a chunk or an answer."""
-    return objects_in(body.get("choices"))
+    return object_in(events[0].data or b"") if events else {}

@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import re
 
+from proxy.dialects.base import REASONING_FIELDS
 from proxy.json import Json
 
 _PREFIX = "toolu_"
 # Marks a server's id that is encoded in base64url because of characters that an id may not have.
 _ESCAPE = "b64-"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
-# The fields in which servers send reasoning.
-FIELDS = ("reasoning", "reasoning_content")
 
 
 def client_id(server_id: str) -> str:
@@ -53,4 +52,4 @@ def signature(field: str) -> str:
 
 def signed_field(given: Json) -> str:
     """Return the field that a signature names, or "" if the reasoning came from the text."""
-    return next((field for field in FIELDS if given == signature(field)), "")
+    return next((field for field in REASONING_FIELDS if given == signature(field)), "")

@@ -53,6 +53,10 @@ _IGNORED = frozenset(
         "workspace_id",
     )
 )
+_DROPPED_BLOCKS = {
+    "fallback": "it is not part of the prompt",
+    "redacted_thinking": "only Anthropic's own servers can read it",
+}
 # Blocks that only Anthropic's servers write or read.
 SERVER_BLOCKS = frozenset(
     (
@@ -104,16 +108,12 @@ class Inner(Struct, tag_field="type", tag="content"):
     content: str | list[Object]
 
 
-class File(Struct, tag_field="type", tag="file"):
-    file_id: str | None = None
-
-
 class Image(Struct):
-    source: Base64 | Url | File
+    source: Base64 | Url
 
 
 class Document(Struct):
-    source: Base64 | PlainText | Inner | Url | File
+    source: Base64 | PlainText | Inner
     title: str | None = None
     context: str | None = None
 
@@ -145,10 +145,6 @@ class Thinking(Struct):
     signature: Any = None
 
 
-class RedactedThinking(Struct):
-    data: Any = None
-
-
 _BLOCKS: dict[str, type[Struct]] = {
     "text": Text,
     "image": Image,
@@ -158,12 +154,11 @@ _BLOCKS: dict[str, type[Struct]] = {
     "tool_result": ToolResult,
     "tool_use": ToolUse,
     "thinking": Thinking,
-    "redacted_thinking": RedactedThinking,
 }
 # The blocks that content may have.
 _IN_USER = ("text", "image", "document", "search_result", "tool_result")
 _IN_RESULT = ("text", "image", "document", "search_result", "tool_reference")
-_IN_ANSWER = ("text", "thinking", "redacted_thinking", "tool_use")
+_IN_ANSWER = ("text", "thinking", "tool_use")
 
 
 class Message(Struct):
@@ -325,8 +320,8 @@ class _MessagesTranslator(Translator):
         for at, block in enumerate(content):
             here = f"{where}.{at}"
             kind = kind_of(block, here)
-            if kind == "fallback":
-                self.lost.add(f"{here} of type fallback", "it is not part of the prompt")
+            if kind in _DROPPED_BLOCKS:
+                self.lost.add(f"{here} of type {kind}", _DROPPED_BLOCKS[kind])
             elif kind in SERVER_BLOCKS:
                 self.lost.server_only(here, f"a block of type {kind}", kind)
             elif kind in takes:
@@ -338,9 +333,11 @@ class _MessagesTranslator(Translator):
         """Return the instructions as one text, without Claude Code's accounting line."""
         texts: list[str] = []
         for block, _ in self.blocks(content or "", where, ("text",)):
-            if _BILLING.match(block.text):
+            text = block.text
+            if line := _BILLING.match(text):
                 self.lost.add("x-anthropic-billing-header", "it changes each time, and would break the prefix cache")
-            texts.append(_BILLING.sub("", block.text, count=1) if _BILLING.match(block.text) else block.text)
+                text = text[line.end() :]
+            texts.append(text)
         return "\n\n".join(filter(None, texts))
 
     def reminder(self, message: Message, at: int, *, over: bool) -> str:
@@ -360,7 +357,7 @@ class _MessagesTranslator(Translator):
 
     def result(self, block: ToolResult, where: str) -> list[Part]:
         """Return the content of a result. An error result says so in its text: a tool message has no field for it."""
-        inner = self.blocks([] if block.content is None else block.content, where, _IN_RESULT)
+        inner = self.blocks(block.content or [], where, _IN_RESULT)
         parts = [part for each, here in inner for part in self.parts(each, here)]
         text = "\n\n".join(part for part in parts if isinstance(part, str))
         if not block.is_error or _FAILED.match(text):
@@ -384,11 +381,7 @@ class _MessagesTranslator(Translator):
                 return [{"type": "image_url", "image_url": {"url": url}}]
             case Image(source=Base64() as source):
                 return [{"type": "image_url", "image_url": {"url": _data_url(source, where, "image/")}}]
-            case Document(source=PlainText() | Inner() | Base64()):
-                return self.document(block, where)
-            case Document(source=Url()):
-                raise bad(f"{where}.source", "no chat server reads a document from a URL; send the PDF as base64")
-        raise bad(f"{where}.source", "this server keeps no files (there is no Files API); send the data as base64")
+        return self.document(block, where)
 
     def document(self, block: Document, where: str) -> list[Part]:
         """Return a document's title and context as text, then its content."""
@@ -422,8 +415,6 @@ class _MessagesTranslator(Translator):
                     turn.add_call(server_id(block.id), block.name, inner_json(block.input or {}, f"{here}.input"))
                 case Thinking():
                     self.reasoning(turn, block, here)
-                case _:
-                    self.lost.add(f"{here} of type redacted_thinking", "only Anthropic's own servers can read it")
             paragraph = []
 
     def reasoning(self, turn: AssistantTurn, block: Thinking, where: str) -> None:
@@ -468,7 +459,6 @@ class _MessagesTranslator(Translator):
         """Return `tools`, `tool_choice` and `parallel_tool_calls`."""
         tools: list[Json] = []
         names: set[str] = set()
-        gone: set[str] = set()
         for at, value in enumerate(self.request.tools or ()):
             here = f"tools.{at}"
             if value.get("type") in (None, "custom"):
@@ -478,9 +468,7 @@ class _MessagesTranslator(Translator):
                 names.add(tool.name)
                 continue
             kind = kind_of(value, here)
-            name = value.get("name")
-            gone.add(name if isinstance(name, str) and name else kind)
-            self.lost.server_only(here, f"the tool {shown(name or kind)} of type {shown(kind)}", shown(kind))
+            self.lost.server_only(here, f"the tool of type {shown(kind)}", shown(kind))
         fields: JsonObject = {"tools": tools} if tools else {}
         choice = self.request.tool_choice
         if choice is None:
@@ -490,12 +478,10 @@ class _MessagesTranslator(Translator):
             if choice.name is None:
                 raise bad("tool_choice.name", "Field required")
             if choice.name not in names:
-                why = "is dropped by `server_tools: drop`" if choice.name in gone else "is not one of the tools"
-                raise bad("tool_choice.name", f"{shown(choice.name)} {why}; name another one")
+                words = f"{shown(choice.name)} is not one of the tools that the model gets; name another one"
+                raise bad("tool_choice.name", words)
             wanted = {"type": "function", "function": {"name": choice.name}}
         if not tools:
-            if choice.type == "any" and not gone:
-                raise bad("tool_choice", "any needs tools; offer some, or leave it out")
             self.lost.add("tool_choice", "there are no tools to choose from")
             return {}
         fields["tool_choice"] = wanted

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-from proxy.dialects.messages.ids import FIELDS, client_id, signature
-from proxy.dialects.reply_parts import Content, OpenCall, Teller, TextKind, TranslatedWriter, token_counts
+from proxy.dialects.base import REASONING_FIELDS, LaneEncoder
+from proxy.dialects.messages.ids import client_id, signature
+from proxy.dialects.reply_parts import Content, OpenCall, TextKind, TranslatedWriter, object_in_text, token_counts
 from proxy.engine.events import CallArguments, CallOpened, Event, Reasoning, Text, choice_number
 from proxy.engine.lane import Lane
 from proxy.errors import LimitExceeded, ProxyError, UpstreamRefused
-from proxy.json import Json, JsonObject, as_text, dump_strict, load_json, objects_in
+from proxy.json import Json, JsonObject, as_text, dump_strict, objects_in
 from proxy.upstream.context_overflow import read_overflow
 
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
@@ -56,24 +56,6 @@ class ReplyOptions:
     leave_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class MessagesDialect:
-    """Messages for one request."""
-
-    options: ReplyOptions
-    verbatim: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
-
-    def writer(self) -> MessagesWriter:
-        """Return a writer for one stream."""
-        return MessagesWriter(self.options)
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer as a message. Raises the error of a `Failed` event."""
-        written = MessagesWriter(self.options).whole(answer, events)
-        return dump_strict(assemble(written, self.options.prefill))
-
-
 class MessagesWriter(TranslatedWriter):
     """Encodes internal events as a Messages stream: blocks in order, one open at a time (F53, F93).
 
@@ -98,7 +80,7 @@ class MessagesWriter(TranslatedWriter):
     def observe_body(self, body: JsonObject) -> JsonObject:
         """Keep the token counts, the refusal, the id of the first body, and the name of the reasoning field."""
         choice = super().observe_body(body)
-        self._field = next((name for name in FIELDS if as_text(choice.get(name))), self._field)
+        self._field = next((name for name in REASONING_FIELDS if as_text(choice.get(name))), self._field)
         if not self._id:
             self._id = _letters(as_text(body.get("id")).removeprefix("chatcmpl-"))
         return choice
@@ -146,13 +128,17 @@ class MessagesWriter(TranslatedWriter):
         ended = [] if self._options.leave_open else self._end_block()
         return self.encode([*ended, error_object(error)])
 
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return a whole answer as a message."""
+        return dump_strict(assemble(self.whole(answer, events), self._options.prefill))
+
     def heartbeat(self) -> bytes:
         """Return a ping, which clients accept as a sign of life (F75)."""
         return _PING
 
-    def teller(self, lane: Lane) -> Teller | None:
+    def lane_encoder(self, lane: Lane) -> LaneEncoder | None:
         """Return the encoder of a lane's texts; None while content waits, which leaves with the last of them."""
-        return None if self._waiting else super().teller(lane)
+        return None if self._waiting else super().lane_encoder(lane)
 
     # Content.
 
@@ -307,7 +293,7 @@ def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:
                 block, text = content[-1], "".join(pieces)
                 if block["type"] != "tool_use":
                     block[str(block["type"])] = text
-                elif isinstance(arguments := _parsed(text), dict):
+                elif (arguments := object_in_text(text)) is not None:
                     block["input"] = arguments
                 else:
                     content[-1] = {"type": "text", "text": f"{block['name']}{text}"}
@@ -318,13 +304,6 @@ def assemble(events: Iterable[JsonObject], prefill: str = "") -> JsonObject:
         first["text"] = str(first["text"]).removeprefix(prefill)
         content = [block for block in content if block.get("text") != ""]
     return {**message, "content": [*content]} if message else {}
-
-
-def _parsed(text: str) -> Json:
-    try:
-        return load_json(text)
-    except ValueError:
-        return None
 
 
 def error_status(error: ProxyError) -> int:

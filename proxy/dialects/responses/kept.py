@@ -40,13 +40,12 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A request without references: `body` holds the whole conversation, `items` its input as items.
+    """A request without references: the input in `body` is the whole conversation, as items.
 
     `echo` holds the response fields about storage; `keep` is whether to store the response.
     """
 
     body: JsonObject
-    items: list[Json] = field(default_factory=list)
     echo: JsonObject = field(default_factory=dict)
     keep: bool = False
 
@@ -86,4 +85,4 @@ def resume(body: JsonObject, kept: Kept | None) -> Resumed:
     keep = state.store is not False
     stateless = {name: value for name, value in body.items() if name not in ("store", "previous_response_id")}
     echo: JsonObject = {"store": keep, "previous_response_id": previous or None}
-    return Resumed({**stateless, "input": items}, items, echo, keep)
+    return Resumed({**stateless, "input": items}, echo, keep)

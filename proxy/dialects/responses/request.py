@@ -8,7 +8,7 @@ Codex sends are taken from its requests.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -31,7 +31,7 @@ from proxy.dialects.translation import (
     shown,
 )
 from proxy.healing.results import ORPHAN
-from proxy.json import Json, JsonObject, as_text, dump_inner, is_object_text
+from proxy.json import Json, JsonObject, dump_inner, is_object_text
 from proxy.repair.record import Repair
 
 # Known fields of the body that are dropped. Unknown ones are also logged.
@@ -50,6 +50,7 @@ _IGNORED = frozenset(
         "safety_identifier",
         "stream_options",
         "top_logprobs",
+        "truncation",
         "client_metadata",
     )
 )
@@ -66,6 +67,12 @@ _HOSTED_ITEMS = frozenset(
         "mcp_call",
         "program",
         "program_output",
+        "local_shell_call",
+        "local_shell_call_output",
+        "shell_call",
+        "shell_call_output",
+        "apply_patch_call",
+        "apply_patch_call_output",
     )
 )
 _DROPPED_ITEMS = {
@@ -93,7 +100,6 @@ _NO_STATE = {
     "prompt": "this server keeps no prompts; send `instructions` and `input`",
     "background": "this server does not support background responses; leave it out, and stream long answers",
 }
-_NO_FILES = "this server keeps no files (there is no Files API); send the data itself"
 _URLS = ("http://", "https://", "data:")
 
 
@@ -106,16 +112,13 @@ class Refusal(Struct):
 
 
 class Image(Struct):
-    image_url: Name | None = None
+    image_url: Name
     detail: str | None = None
-    file_id: Any = None
 
 
 class File(Struct):
-    file_data: Name | None = None
+    file_data: Name
     filename: str | None = None
-    file_url: Any = None
-    file_id: Any = None
 
 
 _PARTS: dict[str, type[Struct]] = {
@@ -156,46 +159,16 @@ class SearchCall(Struct):
     call_id: str | None = None
 
 
-class LocalShellCall(Struct):
-    action: Object
-    call_id: str | None = None
-    id: str | None = None
-
-
-class ShellCall(Struct):
-    action: Object
-    call_id: Name
-
-
-class PatchCall(Struct):
-    operation: Object
-    call_id: Name
-
-
 class Output(Struct):
-    """The output of a function, a custom tool or `local_shell`."""
+    """The output of a function or a custom tool."""
 
     output: str | list[Object]
-    call_id: str | None = None
-    name: Name | None = None
-    namespace: str | None = None
-    id: str | None = None
+    call_id: Name
 
 
 class SearchOutput(Struct):
     tools: list[Object]
     call_id: str | None = None
-
-
-class ShellOutput(Struct):
-    output: list[Any]
-    call_id: Name
-
-
-class PatchOutput(Struct):
-    call_id: Name
-    status: str | None = None
-    output: str | None = None
 
 
 class AdditionalTools(Struct):
@@ -221,12 +194,6 @@ _ITEMS: dict[str, type[Struct]] = {
     "tool_search_output": SearchOutput,
     "additional_tools": AdditionalTools,
     "agent_message": AgentMessage,
-    "local_shell_call": LocalShellCall,
-    "local_shell_call_output": Output,
-    "shell_call": ShellCall,
-    "shell_call_output": ShellOutput,
-    "apply_patch_call": PatchCall,
-    "apply_patch_call_output": PatchOutput,
 }
 
 
@@ -262,7 +229,6 @@ class Request(Struct):
     text: TextConfig | None = None
     metadata: dict[str, str] | None = None
     prompt_cache_key: str | None = None
-    truncation: Literal["", "auto", "disabled"] | None = None
     store: bool | None = None
     background: bool | None = None
     previous_response_id: Any = None
@@ -305,9 +271,8 @@ class _ResponsesTranslator(Translator):
         self.request = self.lost.read(body, Request, ignored=_IGNORED)
         self.tools = OfferedTools()
         self.system: list[str] = [self.request.instructions or ""]
-        # The calls of each turn by id and by name, and the identities of those that have an output.
-        self.calls: defaultdict[tuple[int, str, str], deque[JsonObject]] = defaultdict(deque)
-        self.answered: set[int] = set()
+        # The number of calls without an output, by turn and id.
+        self.open_calls = Counter[tuple[int, str]]()
 
     def translated(self) -> Translation:
         request, lost = self.request, self.lost
@@ -316,8 +281,6 @@ class _ResponsesTranslator(Translator):
                 raise bad(name, words)
         if request.store:
             lost.add("store", "nothing is kept, and the response says so")
-        if request.truncation == "auto":
-            lost.add("truncation", "nothing is truncated; a full context is an error, so that the client compacts")
         items = self.items()
         lists = [(request.tools or [], "tools")]
         for item, where in items:
@@ -381,36 +344,15 @@ class _ResponsesTranslator(Translator):
                 given = {} if given is None else given
                 text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
                 self.call(item.call_id or "", SEARCH, _object_text(text))
-            case LocalShellCall():
-                call_id = item.call_id or item.id or ""
-                self.call(call_id, "local_shell", inner_json(item.action, f"{where}.action"))
-            case ShellCall():
-                self.call(item.call_id, "shell", inner_json(item.action, f"{where}.action"))
-            case PatchCall():
-                self.call(item.call_id, "apply_patch", inner_json(item.operation, f"{where}.operation"))
             case Output():
-                name = self.tools.name_of(item.name, item.namespace) if item.name else ""
-                if not (item.call_id or name or item.id):
-                    raise bad(f"{where}.name", "Field required")
-                self.output(self.parts(item.output, f"{where}.output"), item.call_id, name, item.id)
+                self.output(item.call_id, self.parts(item.output, f"{where}.output"))
             case SearchOutput():
                 names = tool_names(item.tools)
                 text = f"These tools can be called now: {names}" if names else "No tools were found."
-                self.output([text], item.call_id, SEARCH)
-            case ShellOutput():
-                self.output([inner_json(item.output, f"{where}.output")], item.call_id)
-            case PatchOutput():
-                text = "\n".join(filter(None, (item.status, item.output)))
-                self.output([text], item.call_id)
+                self.output(item.call_id or "", [text])
             case AgentMessage():
-                texts = [f"Message from {item.author or ''} to {item.recipient or ''}:"]
-                for at, part in enumerate(item.content):
-                    if part.get("type") == "encrypted_content":
-                        kind = f"{where}.content.{at} of type encrypted_content"
-                        self.lost.add(kind, "only OpenAI's own servers can read it")
-                    else:
-                        texts += self.texts([part], f"{where}.content")
-                self.user.parts.append("\n".join(texts))
+                head = f"Message from {item.author or ''} to {item.recipient or ''}:"
+                self.user.parts.append("\n".join((head, *self.texts(item.content, f"{where}.content"))))
 
     def message(self, item: Message, where: str) -> None:
         """Add a message. Leading instructions form the system message; later ones stay in their place (F82)."""
@@ -435,26 +377,17 @@ class _ResponsesTranslator(Translator):
 
     def call(self, call_id: str, name: str, arguments: str) -> None:
         """Add a call. Healing gives each call its own id."""
-        call = self.assistant.add_call(call_id, name, arguments)
-        for key in (("id", call_id), ("name", name)):
-            self.calls[len(self.turns), *key].append(call)
+        self.assistant.add_call(call_id, name, arguments)
+        self.open_calls[len(self.turns), call_id] += 1
 
-    def output(self, parts: list[Part], call_id: str | None, name: str = "", own_id: str | None = None) -> None:
-        """Add the output of the newest turn's first call that has this id and no output.
-
-        Without `call_id`, the name identifies the call, then the output's own id. Templates reject an output without
-        its call, so it becomes text in its place.
-        """
-        turn = self.user
-        for kind, value in [("id", call_id)] if call_id else [("name", name), ("id", own_id)]:
-            calls = self.calls[len(self.turns) - 1, kind, value] if value else ()
-            while calls:
-                call = calls.popleft()
-                if id(call) not in self.answered:
-                    self.answered.add(id(call))
-                    turn.add_result(as_text(call["id"]), parts)
-                    return
-        turn.parts += [ORPHAN, *parts]
+    def output(self, call_id: str, parts: list[Part]) -> None:
+        """Add the output of a call in the newest turn. Without such a call it is text, because templates reject it."""
+        turn, call = self.user, (len(self.turns) - 1, call_id)
+        if self.open_calls[call]:
+            self.open_calls[call] -= 1
+            turn.add_result(call_id, parts)
+        else:
+            turn.parts += [ORPHAN, *parts]
 
     def parts(self, content: str | list[Object], where: str) -> list[Part]:
         """Return content as the parts of a chat message, without empty texts."""
@@ -464,16 +397,15 @@ class _ResponsesTranslator(Translator):
         for at, value in enumerate(content):
             here = f"{where}.{at}"
             kind = kind_of(value, here)
+            if kind == "encrypted_content":
+                self.lost.add(f"{here} of type {kind}", "only OpenAI's own servers can read it")
+                continue
             if kind not in _PARTS:
                 raise bad(f"{here}.type", f"{shown(kind)} is not allowed here; use {', '.join(_PARTS)}")
             match self.lost.read(value, _PARTS[kind], here):
                 case Text(text=text) | Refusal(refusal=text):
                     parts += [text] if text else []
-                case Image(file_id=file) | File(file_id=file) if file is not None:
-                    raise bad(f"{here}.file_id", _NO_FILES)
                 case Image(image_url=url, detail=detail):
-                    if url is None:
-                        raise bad(f"{here}.image_url", "Field required")
                     if not url.lower().startswith(_URLS):
                         raise bad(f"{here}.image_url", f"must begin with {', '.join(_URLS)}")
                     image: JsonObject = {"url": url}
@@ -482,12 +414,8 @@ class _ResponsesTranslator(Translator):
                     elif detail:
                         self.lost.add(f"{here}.detail", "chat completions does not support this detail")
                     parts.append({"type": "image_url", "image_url": image})
-                case File() as file:
-                    if file.file_url is not None:
-                        raise bad(f"{here}.file_url", "no chat server reads a file from a URL; send it as file_data")
-                    if file.file_data is None:
-                        raise bad(f"{here}.file_data", "Field required")
-                    data: JsonObject = {"filename": file.filename or "file", "file_data": file.file_data}
+                case File(file_data=file_data, filename=name):
+                    data: JsonObject = {"filename": name or "file", "file_data": file_data}
                     parts.append({"type": "file", "file": data})
         return parts
 

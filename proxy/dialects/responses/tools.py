@@ -89,8 +89,6 @@ class OfferedTools:
 
     functions: list[Json] = field(default_factory=list)
     by_name: dict[str, Called] = field(default_factory=dict)
-    # The types of the dropped tools.
-    gone: set[str] = field(default_factory=set)
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def called(self, name: str) -> Called:
@@ -106,12 +104,7 @@ class OfferedTools:
         return self._names.get((namespace or "", name)) or joined_name(namespace or "", name)
 
     def offer_all(self, lists: Iterable[tuple[list[Object], str]], lost: Lost) -> None:
-        """Offer the tools of all lists; each list comes with its place. A tool without a namespace keeps its name."""
-        lists = [*lists]
-        for listed, _ in lists:
-            for value in listed:
-                if value.get("type") in ("function", "custom") and isinstance(value.get("name"), str):
-                    self._names.setdefault(("", value["name"]), value["name"])
+        """Offer the tools of all lists; each list comes with its place."""
         for listed, where in lists:
             for at, value in enumerate(listed):
                 self._offer(value, f"{where}.{at}", lost)
@@ -141,20 +134,19 @@ class OfferedTools:
             raise bad(where, f"only OpenAI's models know the schema of {shown(kind)}; {words}")
         else:
             lost.server_only(where, f"the tool of type {shown(kind)}", shown(kind))
-            self.gone.add(kind)
             return
         if space is not None and space.description:
             about = f"{as_text(function.get('description'))}\n\n{space.name}: {space.description}"
             function = {**function, "description": about.strip()}
         called = Called(Kind(kind), name, "" if space is None else space.name)
         key = (called.namespace, name)
-        server_name = self._names.get(key) or joined_name(*key)
-        if key not in self._names and server_name in self._names.values():
-            server_name = with_digest(server_name, "\0".join(key))
-        self._names[key] = server_name
-        if server_name in self.by_name:
+        if key in self._names:
             lost.add(f"{where} offered twice", "the first one with that name is used")
             return
+        server_name = joined_name(*key)
+        if server_name in self.by_name:
+            server_name = with_digest(server_name, "\0".join(key))
+        self._names[key] = server_name
         self.by_name[server_name] = called
         self.functions.append({"type": "function", "function": {"name": server_name, **function}})
 
@@ -163,21 +155,14 @@ class OfferedTools:
 
         Chat servers do not support a choice among some tools, so only the allowed tools are offered.
         """
-        where, kind = "tool_choice", ""
-        if isinstance(choice, dict):
-            kind = kind_of(choice, where)
-        if kind not in ("", "allowed_tools"):
-            # Without any tools in the request, the choice is dropped too.
-            is_moot = not self.functions and not self.gone
-            if not is_moot and not (self.functions and kind in ("function", "custom", SEARCH)):
-                raise bad(where, f"no tool of type {shown(kind)} is offered to the model; choose another one")
+        where = "tool_choice"
         if not self.functions:
             for name, value in ((where, choice), ("parallel_tool_calls", parallel)):
                 if value is not None:
                     lost.add(name, "there are no tools to choose from")
             return {}
         fields: JsonObject = {"tools": self.functions}
-        if kind == "allowed_tools":
+        if isinstance(choice, dict) and kind_of(choice, where) == "allowed_tools":
             allowed = lost.read(choice, AllowedTools, where)
             names = {
                 name for at, each in enumerate(allowed.tools) for name in self._named(each, f"{where}.tools.{at}", lost)
@@ -187,8 +172,10 @@ class OfferedTools:
                 raise bad("tool_choice.tools", "none of them is offered to the model")
             fields = {"tools": tools, where: allowed.mode}
         elif isinstance(choice, dict):
-            [named] = self._named(choice, where, lost)
-            fields[where] = {"type": "function", "function": {"name": named}}
+            named = self._named(choice, where, lost)
+            if len(named) != 1:
+                raise bad(where, f"no tool of type {shown(choice['type'])} is offered to the model; choose another one")
+            fields[where] = {"type": "function", "function": {"name": named[0]}}
         elif choice is not None:
             fields[where] = choice
         if parallel is not None:
@@ -198,7 +185,7 @@ class OfferedTools:
     def _named(self, choice: Object, where: str, lost: Lost) -> list[str]:
         """Return the upstream names of the tools in a choice, without dropped ones."""
         kind = kind_of(choice, where)
-        if kind in self.gone:
+        if kind not in ("function", "custom", "namespace", SEARCH):
             lost.add(f"{where} of type {shown(kind)}", "the tool is not offered to the model")
             return []
         tool = NamedTool(SEARCH) if kind == SEARCH else lost.read(choice, NamedTool, where)

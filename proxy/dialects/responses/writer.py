@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
-from proxy.dialects.reply_parts import OpenCall, TextKind, TranslatedWriter, encode, token_counts
+from proxy.dialects.reply_parts import OpenCall, TextKind, TranslatedWriter, encode, object_in_text, token_counts
 from proxy.dialects.responses.errors import failure
 from proxy.dialects.responses.tools import INPUT, Called, Kind, OfferedTools
 from proxy.engine.events import CallOpened, Event
 from proxy.errors import ContextFull, ProxyError, Unavailable
-from proxy.json import Json, JsonObject, as_object, dump_strict, load_json, read_json
+from proxy.json import Json, JsonObject, as_object, dump_strict, read_json
 
 # Servers reserve some tokens: a context counts as full this close to its end.
 _MARGIN = 8
@@ -54,12 +54,11 @@ _FIXED: JsonObject = {
 
 @dataclass(slots=True)
 class Progress:
-    """The heartbeats before the reply: whether any was sent, and their number of events.
+    """The number of heartbeats before the reply.
 
     All attempts of a request continue the count, also while the end of a failed attempt is held.
     """
 
-    begun: bool = False
     sequence: int = 0
 
 
@@ -143,8 +142,8 @@ class CallItem(OpenCall):
         kind = self.called.kind
         item: JsonObject = {"id": self.id, "type": f"{kind.value}_call", "status": status, "call_id": self.call_id}
         if kind is Kind.SEARCH:
-            written = {} if status == "in_progress" else _object_or_text(self.arguments)
-            return {**item, "execution": "client", "arguments": written}
+            written = {} if status == "in_progress" else object_in_text(self.arguments)
+            return {**item, "execution": "client", "arguments": self.arguments if written is None else written}
         item["name"] = self.called.name
         if self.called.namespace:
             item["namespace"] = self.called.namespace
@@ -214,13 +213,17 @@ class ResponsesWriter(TranslatedWriter):
         response["error"] = failure(error)
         return self.encode([*events, {"type": "response.failed", "response": response}])
 
+    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
+        """Return a whole answer as a response."""
+        return dump_strict(self.whole(answer, events)[-1]["response"])
+
     def heartbeat(self) -> bytes:
         """Return `response.created`, then `response.in_progress` repeatedly: comments do not reset clients' timers."""
         if self._has_spoken:
             return self.encode([self._lifecycle("response.in_progress")])
         self._sequence = self._progress.sequence
-        data = self.encode([self._lifecycle("response.in_progress" if self._progress.begun else "response.created")])
-        self._progress.begun, self._progress.sequence = True, self._sequence
+        data = self.encode([self._lifecycle("response.in_progress" if self._sequence else "response.created")])
+        self._progress.sequence = self._sequence
         return data
 
     def encode(self, events: Iterable[JsonObject]) -> bytes:
@@ -322,7 +325,7 @@ class ResponsesWriter(TranslatedWriter):
         if self._has_spoken:
             return []
         self._has_spoken, self._sequence = True, self._progress.sequence
-        created = [] if self._progress.begun else [self._lifecycle("response.created")]
+        created = [] if self._sequence else [self._lifecycle("response.created")]
         return [*created, self._lifecycle("response.in_progress")]
 
     def _lifecycle(self, kind: str) -> JsonObject:
@@ -365,27 +368,6 @@ class ResponsesWriter(TranslatedWriter):
     def _done(self, index: int, item: JsonObject) -> JsonObject:
         self._items[index] = item
         return {"type": "response.output_item.done", "output_index": index, "item": item}
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsesDialect:
-    """Responses for one request."""
-
-    options: ReplyOptions
-    verbatim: ClassVar[bool] = False
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the response is stored."""
-        return self.options.keep is not None
-
-    def writer(self) -> ResponsesWriter:
-        """Return a writer for one stream."""
-        return ResponsesWriter(self.options)
-
-    def complete_answer(self, body: bytes, answer: JsonObject, events: Iterable[Event]) -> bytes:
-        """Return a whole answer as a response. Raises the error of a `Failed` event."""
-        return dump_strict(as_object(ResponsesWriter(self.options).whole(answer, events)[-1]["response"]))
 
 
 def _of_item(kind: str, item: TextItem | CallItem, **fields: Json) -> JsonObject:
@@ -445,12 +427,3 @@ def _parsed(text: str) -> Json:
         return read_json(text, dict)
     except ValueError:
         return None
-
-
-def _object_or_text(text: str) -> Json:
-    """Return the object in a JSON text; any other text unchanged."""
-    try:
-        value = load_json(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, dict) else text

@@ -112,12 +112,12 @@ def test_token_counts_ignore_limits_and_compaction() -> None:
     [
         ("messages", {"max_tokens": 0}, "max_tokens: Expected a whole number >= 1"),
         ("messages", {"temperature": "hot"}, "temperature: Expected a number, got a string"),
-        ("messages", {"thinking": {"type": "x"}}, "thinking.type: 'x' is not supported here; use enabled, adaptive,"),
+        ("messages", {"thinking": {"type": "x"}}, "thinking.type: 'x' is not supported here"),
         ("responses", {"input": None}, "input: Field required"),
-        ("responses", {"input": [{"role": "tool"}]}, "input.0.role: 'tool' is not supported here; use user,"),
+        ("responses", {"input": [{"role": "tool"}]}, "input.0.role: 'tool' is not supported here"),
         ("responses", {"input": [{"type": "ghost"}]}, "input.0.type: 'ghost' is not an item that this server knows"),
     ],
 )
-def test_an_error_names_the_position_and_the_allowed_values(dialect: str, fields: dict[str, Any], words: str) -> None:
+def test_an_error_names_the_position_and_the_reason(dialect: str, fields: dict[str, Any], words: str) -> None:
     body: dict[str, Any] = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **fields}
     assert refused(lambda: DIALECTS[dialect].translate(body, options())).startswith(words)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, read_whole
-from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.exchange.reply_stream import StreamReply
@@ -22,7 +22,7 @@ from tests.support.answers import answer_as_answer
 from tests.support.helpers import SEED, calls, chunk, delta, ends, offered, piece, random_cut, received, says
 
 CORPORA = Path(__file__).parents[2] / "corpora"
-CHAT = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
+OPTIONS = ChatOptions("m", True, StripFields(), parsed=True)
 USAGE = chunk(usage={"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 3}})
 CALL = '{"command": "echo \\"</think>\\" <think>"}'
 EVERY = 9
@@ -62,7 +62,7 @@ def streams(field: str) -> Iterator[list[bytes]]:
 
 def relayed(parts: list[bytes], thoughts: Thoughts | None) -> bytes:
     engine = Engine(Task(tools=offered(), seed=SEED, thoughts=thoughts))
-    reply = StreamReply(engine, CHAT.writer(), fails)
+    reply = StreamReply(engine, ChatWriter(OPTIONS), fails)
     return b"".join([*map(reply.receive, parts), reply.finish()])
 
 
@@ -97,4 +97,4 @@ def test_a_whole_answer_with_separate_reasoning_is_unchanged(thoughts: Thoughts 
             finish = "tool_calls"
         body = json.dumps({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}).encode()
         engine = Engine(Task(tools=offered(), seed=SEED, thoughts=thoughts))
-        assert answer_as_answer(body, read_whole(body), engine, CHAT) == body
+        assert answer_as_answer(body, read_whole(body), engine, ChatWriter(OPTIONS)) == body

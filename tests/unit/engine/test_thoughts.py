@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, read_whole
-from proxy.dialects.chat.writer import ChatOptions
-from proxy.dialects.messages.writer import MessagesDialect, ReplyOptions
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
+from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
 from proxy.engine.task import Task
@@ -269,7 +269,7 @@ def test_each_choice_of_a_stream_is_read_independently(given: Thoughts, apart: b
 
 @pytest.mark.parametrize("given", [Thoughts(), Thoughts(unknown=True), Thoughts(begun="<think>")])
 def test_each_choice_of_a_whole_answer_is_read_independently(given: Thoughts) -> None:
-    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=True))
+    chat = ChatWriter(ChatOptions("m", True, StripFields(), parsed=True))
     for one, other in itertools.permutations(REPLIES, 2):
         made: Any = answered_all([one, other], given, chat, tools=True)
         for number, text in enumerate((one, other)):
@@ -290,15 +290,15 @@ def whole(*texts: str, finish: str = "stop") -> bytes:
     return json.dumps({**body, "choices": entries}).encode()
 
 
-def answered(text: str, given: Thoughts, dialect: Any, *, tools: bool) -> JsonObject:
-    made: JsonObject = answered_all([text], given, dialect, tools=tools)
+def answered(text: str, given: Thoughts, writer: Any, *, tools: bool) -> JsonObject:
+    made: JsonObject = answered_all([text], given, writer, tools=tools)
     return made
 
 
-def answered_all(texts: list[str], given: Thoughts, dialect: Any, *, tools: bool) -> Any:
+def answered_all(texts: list[str], given: Thoughts, writer: Any, *, tools: bool) -> Any:
     body = whole(*texts)
-    engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given, ordered=not dialect.verbatim))
-    made: JsonObject = json.loads(answer_as_answer(body, read_whole(body), engine, dialect))
+    engine = Engine(Task(tools=offered() if tools else None, seed=SEED, thoughts=given, ordered=not writer.verbatim))
+    made: JsonObject = json.loads(answer_as_answer(body, read_whole(body), engine, writer))
     return made
 
 
@@ -308,11 +308,11 @@ def test_the_reasoning_of_a_whole_answer_is_separated(family: Family, tools: boo
     for begun in (False, True):
         text = marked(family, ANSWER, opened=not begun)
         given = thoughts(family, begun=begun)
-        chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
+        chat = ChatWriter(ChatOptions("m", True, StripFields(), parsed=tools))
         made: Any = answered(text, given, chat, tools=tools)
         message = {"role": "assistant", "content": ANSWER, "reasoning_content": THOUGHT}
         assert made["choices"] == [{"index": 0, "message": message, "finish_reason": "stop"}]
-        blocks: Any = check_message(answered(text, given, MessagesDialect(ReplyOptions("m")), tools=tools))
+        blocks: Any = check_message(answered(text, given, MessagesWriter(ReplyOptions("m")), tools=tools))
         assert [(block["type"], block.get("thinking") or block.get("text")) for block in blocks["content"]] == [
             ("thinking", THOUGHT),
             ("text", ANSWER),
@@ -322,7 +322,7 @@ def test_the_reasoning_of_a_whole_answer_is_separated(family: Family, tools: boo
 @pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
 @pytest.mark.parametrize("text", ["<think>", "<think></think>", "<think>\n</think>\n", "</think>"])
 def test_a_whole_answer_of_only_markers_is_empty(text: str, tools: bool) -> None:
-    chat = ChatDialect(ChatOptions("m", True, StripFields(), parsed=tools))
+    chat = ChatWriter(ChatOptions("m", True, StripFields(), parsed=tools))
     made: Any = answered(text, Thoughts(unknown=True), chat, tools=tools)
     assert made["choices"][0]["message"] == {"role": "assistant", "content": None}
 

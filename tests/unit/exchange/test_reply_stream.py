@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, read_whole
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter
+from proxy.dialects.chat.answer import ChatOptions, read_whole
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.events import Chunk
 from proxy.errors import LimitExceeded, UpstreamBroken
@@ -130,7 +130,7 @@ def test_too_many_calls_in_a_whole_answer_are_a_failure() -> None:
     entry = {"index": 0, "message": {"role": "assistant", "tool_calls": made}, "finish_reason": "tool_calls"}
     body = json.dumps({"id": "w", "choices": [entry]}).encode()
     with pytest.raises(UpstreamBroken, match="more than 1"):
-        answer_as_answer(body, read_whole(body), new_engine(max_calls=1), ChatDialect(options()))
+        answer_as_answer(body, read_whole(body), new_engine(max_calls=1), ChatWriter(options()))
     with pytest.raises(UpstreamBroken, match="more than 1"):
         answer_as_stream(read_whole(body), new_engine(max_calls=1), ChatWriter(options()))
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.answer import ChatDialect, as_chunk, read_whole, rebuild
-from proxy.dialects.chat.writer import ChatOptions
+from proxy.dialects.chat.answer import ChatOptions, as_chunk, read_whole, rebuild
+from proxy.dialects.chat.writer import ChatWriter
 from proxy.engine.engine import Engine
 from proxy.engine.task import Task
 from proxy.errors import UpstreamBroken
@@ -39,7 +39,8 @@ def rebuilt(
     engine = Engine(Task(tools=offered() if parsed else None, seed=SEED, **task))
     read = read_whole(body)
     events = (*engine.feed(as_chunk(read)), *engine.finish(done=True))
-    return rebuild(body, read, events, clean or StripFields(), parsed=parsed, reasoning=reasoning)
+    options = ChatOptions("m", True, clean or StripFields(), parsed=parsed, reasoning=reasoning)
+    return rebuild(body, read, events, options)
 
 
 def first(body: bytes) -> tuple[Any, list[tuple[str, str]], str]:
@@ -117,7 +118,7 @@ def test_a_choice_without_a_message_raises_upstream_broken(entry: dict[str, Any]
     ],
 )
 def test_an_empty_answer_that_used_tokens_counts_as_swallowed(body: bytes, nothing: bool) -> None:
-    writer = AnswerWriter(ChatDialect(ChatOptions("m", True, StripFields(), parsed=True)))
+    writer = AnswerWriter(ChatWriter(ChatOptions("m", True, StripFields(), parsed=True)))
     reply = StreamReply(new_engine(), writer, lambda error: pytest.fail(repr(error)))
     reply.receive_answer(body, read_whole(body))
     reply.finish()
@@ -130,6 +131,6 @@ def test_without_tools_a_call_without_a_name_stays() -> None:
     body = answer(message(content="<think>Hm.</think>", tool_calls=calls, finish="tool_calls"))
     engine = Engine(Task(tools=None, seed=SEED, thoughts=Thoughts()))
     events = (*engine.feed(as_chunk(read_whole(body))), *engine.finish(done=True))
-    dialect = ChatDialect(ChatOptions("m", usage=False, clean=StripFields()))
-    made = json.loads(dialect.complete_answer(body, read_whole(body), events))["choices"][0]["message"]
+    writer = ChatWriter(ChatOptions("m", usage=False, clean=StripFields()))
+    made = json.loads(writer.complete_answer(body, read_whole(body), events))["choices"][0]["message"]
     assert (made["reasoning_content"], made["tool_calls"]) == ("Hm.", calls)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import StripFields
-from proxy.dialects.chat.writer import ChatOptions, ChatWriter, error_body
+from proxy.dialects.chat.answer import ChatOptions
+from proxy.dialects.chat.writer import ChatWriter, error_body
 from proxy.engine.events import (
     CallArguments,
     CallOpened,

@@ -39,13 +39,13 @@ def resumed(given: Any = "Go on", **fields: Any) -> Resumed:
     ("reference", "item"), [({"type": "item_reference", "id": "msg_1_0"}, SAID), ({"id": "fc_1_1"}, CALL)]
 )
 def test_a_reference_is_replaced_by_its_item(reference: dict[str, Any], item: dict[str, Any]) -> None:
-    assert resumed([reference, OWN]).items == [item, OWN]
+    assert resumed([reference, OWN]).body["input"] == [item, OWN]
 
 
 def test_a_response_is_read_once_for_all_references_to_it() -> None:
     kept = Kept()
     references: list[Any] = [{"type": "item_reference", "id": id_} for id_ in ("msg_1_0", "fc_1_1") * 50]
-    assert resume({"model": "m", "input": references}, kept).items == [SAID, CALL] * 50
+    assert resume({"model": "m", "input": references}, kept).body["input"] == [SAID, CALL] * 50
     assert kept.reads == 1
 
 

@@ -34,16 +34,13 @@ def test_a_joined_name_is_short_plain_and_unique(namespace: str, name: str) -> N
     assert found == joined_name(namespace, name) != joined_name(namespace, f"{name}x")
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
-def test_a_function_that_has_a_joined_name_keeps_it(first: bool) -> None:
+def test_of_two_equal_names_the_later_one_gets_a_digest() -> None:
     plain = {**TOOL, "name": "agents__close"}
-    tools = [plain, SPACE] if first else [SPACE, plain]
-    translation = sent(ask(tools=tools))
-    names = [each["function"]["name"] for each in translation.body["tools"]]
-    assert len(set(names)) == 2
-    assert translation.tools.called("agents__close") == Called(Kind.FUNCTION, "agents__close")
-    (other,) = [name for name in names if name != "agents__close"]
-    assert translation.tools.called(other) == Called(Kind.FUNCTION, "close", "agents")
+    translation = sent(ask(tools=[SPACE, plain]))
+    first, other = [each["function"]["name"] for each in translation.body["tools"]]
+    assert first == "agents__close" != other
+    assert translation.tools.called(first) == Called(Kind.FUNCTION, "close", "agents")
+    assert translation.tools.called(other) == Called(Kind.FUNCTION, "agents__close")
 
 
 @pytest.mark.parametrize(
