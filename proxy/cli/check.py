@@ -27,12 +27,12 @@ from proxy.config.load import (
     key_files,
     load,
     open_to_all,
+    rules_of,
     rules_text,
     sections,
-    summary,
     working_folder,
 )
-from proxy.config.rules import Rules
+from proxy.config.rules import Rules, entries_in_force, entry_text
 from proxy.config.settings import Settings, origin
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
 from proxy.display import cut, escaped
@@ -68,8 +68,12 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
         # A worker that cannot load the code would take the service down at a reload.
         message = f"the code cannot be loaded ({type(error).__name__}: {error}); reinstall {NAME}"
         raise RulesError(message) from error
-    notes = [*keyless_entries(settings, rules), *_notes(text)]
-    entries = [entry.text for entry in summary(text)]
+    notes = [*keyless_entries(settings, rules), *_notes(text, rules)]
+    entries = [
+        escaped(f"{section} {title}: {entry_text(entry)}")
+        for section, found in entries_in_force(rules).items()
+        for title, entry in found
+    ]
     if as_json:
         where = {"upstream": settings.upstream, "listening": bind(settings)}
         rules_file = {"source": rules.source, "sha256": rules.sha256, "summary": entries}
@@ -115,7 +119,7 @@ def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
         yield escaped(f"no key is sent to {entry.url} (models entry {entry.match}); set its key")
 
 
-def _notes(text: RulesText) -> Iterator[str]:
+def _notes(text: RulesText, rules: Rules) -> Iterator[str]:
     """Yield a note for each pattern that looks like a regular expression, and for each section that replaces built-in
     entries.
     """
@@ -128,11 +132,10 @@ def _notes(text: RulesText) -> Iterator[str]:
                 glob = repr(cut(node.value, _SHOWN))
                 words = "looks like a regular expression, but is read as a glob: * matches any text"
                 yield f"{place_of(node)}: {glob} {words}"
-    kept = [entry.text for entry in summary(text)]
+    kept, builtin = entries_in_force(rules), entries_in_force(rules_of(builtin_text()))
     for section in ("tools", "models"):
-        lost = [each.title for each in summary(builtin_text()) if each.section == section and each.text not in kept]
-        if section in own and lost:
-            gone = ", ".join(dict.fromkeys(lost))
+        gone = ", ".join(title for title, entry in builtin[section] if (title, entry) not in kept[section])
+        if section in own and gone:
             yield (
                 f"{place_of(own[section][0])}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"

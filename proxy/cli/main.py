@@ -278,7 +278,7 @@ def setup(**options: Any) -> None:
     "--upstream",
     default="",
     metavar="URL",
-    help="The model server. A proxy for it is started if none listens at --url, and stopped when the agent exits.",
+    help="The model server. A proxy for it is started, and stopped when the agent exits.",
 )
 def launch(**options: Any) -> int:
     """Start an agent on the proxy.
@@ -289,7 +289,7 @@ def launch(**options: Any) -> int:
     None of your files is written. What options and variables cannot express is in a private folder, which is removed
     when the agent exits. To configure an agent permanently, run `setup AGENT --write`.
 
-    If something else listens at --url, the proxy for --upstream uses the next free port.
+    The proxy for --upstream listens at --url, or at the next free port.
     """
     from proxy.cli.launch import launch_command  # noqa: PLC0415
 

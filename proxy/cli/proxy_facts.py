@@ -58,15 +58,6 @@ class ProxyFacts:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._key_name = key_name
 
-    def model_server(self) -> str:
-        """Return the URL of the proxy's model server, or "" if no proxy answers."""
-        try:
-            _, about = self._get("/")
-            _, health = self._get("/health")
-        except CommandError:
-            return ""
-        return as_text(object_in(health).get("vllm_url")) if object_in(about).get("service") == SERVICE else ""
-
     def totals(self) -> dict[str, int] | None:
         """Return the live page's totals once no request runs, or after a second. None if the page is unavailable."""
         deadline = time.monotonic() + _RUNNING_SECONDS

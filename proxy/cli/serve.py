@@ -12,8 +12,8 @@ from proxy import __version__
 from proxy.cli.check import check_surroundings, checked_settings, is_activated, try_port
 from proxy.cli.output import FOLDER, NAME, report
 from proxy.config.api_keys import Keys
-from proxy.config.load import RULES_VARIABLE, SECTIONS, VIA_VARIABLE, bind, environment, working_folder
-from proxy.config.rules import Rules
+from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, working_folder
+from proxy.config.rules import Rules, entries_in_force
 from proxy.config.settings import SPECS, Settings
 from proxy.display import escaped
 from proxy.errors import RulesError
@@ -100,7 +100,7 @@ def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]
         "model servers": ", ".join(_servers(settings, rules)),
     }
     yield _line(facts)
-    counts = [f"{len(getattr(rules, name))} {name}" for name in SECTIONS if getattr(rules, name)]
+    counts = [f"{len(found)} {section}" for section, found in entries_in_force(rules).items() if found]
     client_keys = f"{len(keys.clients)} for clients" if keys.clients else "none required"
     others = {"one for the model server": keys.upstream, "one for the admin": keys.admin}
     facts = {

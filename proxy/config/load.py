@@ -6,26 +6,24 @@ No other module reads the environment.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
 import ssl
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, structs
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import Node, ScalarNode
 
 from proxy.config.api_keys import KeyFile, KeyFiles, Keys
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec, origin
 from proxy.config.yaml_nodes import MAX_BYTES, compose, entries, nearest, shown
-from proxy.display import cut, escaped
 from proxy.errors import RulesError
 
 RULES_VARIABLE = f"{PREFIX}RULES"
@@ -44,9 +42,6 @@ SYSTEM_RULES = Path("/etc/vllm-tool-proxy", RULES_NAME)
 _OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases)\s*:", re.MULTILINE)
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
-# The sections of a rules file in the order in which `check` prints them, and the characters that it prints of an entry.
-SECTIONS = ("tools", "models", "aliases", "clients")
-_SHOWN = 300
 
 
 class RulesText(Struct, frozen=True):
@@ -292,57 +287,8 @@ def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: 
     return filed.get(spec.name, spec.default)
 
 
-class Entry(NamedTuple):
-    """An entry of a section: `models Qwen*: {parse: proxy}`. Its `title` is `Qwen*`."""
-
-    section: str
-    title: str
-    text: str
-
-
-@lru_cache(maxsize=4)
-def summary(text: RulesText) -> tuple[Entry, ...]:
-    """Return the entries that a valid rules file puts in force, with `text` safe to print.
-
-    Sections that the file lacks are the built-in ones. Each fix of a tool is an entry.
-    """
-    in_force = {**sections(builtin_text()), **sections(text)}
-    found = []
-    for section in SECTIONS:
-        for title, value in _entries(section, in_force[section][1]) if section in in_force else ():
-            shown = escaped(cut(f"{section} {title}: {_flow(value)}", _SHOWN))
-            found.append(Entry(section, title, shown))
-    return tuple(found)
-
-
 def sections(text: RulesText) -> dict[str, tuple[Node, Node]]:
     """Return the key node and the value node of each section that a valid rules file has, if it is not empty."""
     root = compose(text.data, text.source)
     pairs = entries(root, "the file") if root else ()
     return {name: (key, node) for name, key, node in pairs if not isinstance(node, ScalarNode)}
-
-
-def _entries(section: str, node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield the title and the value of each entry."""
-    if isinstance(node, SequenceNode):  # models
-        for item in node.value:
-            rest = [pair for pair in item.value if pair[0].value != "match"]
-            yield next(value.value for key, value in item.value if key.value == "match"), MappingNode("", rest)
-        return
-    for title, _, value in entries(node, section):
-        if section != "tools":
-            yield title, value
-            continue
-        others = [pair for pair in value.value if pair[0].value != "fixes"]
-        for fix in (fix for name, _, fixes in entries(value, title) if name == "fixes" for fix in fixes.value):
-            yield title, MappingNode("", [*fix.value, *others])
-
-
-def _flow(node: Node) -> str:
-    """Return a node as YAML on one line."""
-    if isinstance(node, MappingNode):
-        return f"{{{', '.join(f'{key.value}: {_flow(value)}' for key, value in node.value)}}}"
-    if isinstance(node, SequenceNode):
-        return f"[{', '.join(map(_flow, node.value))}]"
-    is_plain = isinstance(node, ScalarNode) and node.style is None
-    return str(node.value) if is_plain else json.dumps(node.value, ensure_ascii=False)

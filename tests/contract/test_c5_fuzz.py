@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from proxy import sse
 from proxy.config.api_keys import parse_admin, parse_clients, parse_secret
-from proxy.config.load import RulesText, summary
-from proxy.config.rules import parse_rules
+from proxy.config.rules import entries_in_force, entry_text, parse_rules
 from proxy.dialects.chat.request import read_chat
 from proxy.dialects.messages.request import translate, translate_count
 from proxy.dialects.translation import ModelOptions
@@ -254,7 +253,7 @@ def test_random_rules_are_read_or_refused(raw: bytes) -> None:
         try:
             rules = parse_rules(raw, "rules.yaml", parse_rules(b"", "built-in"))
             assert isinstance(rules.policy("m"), Policy)
-            assert all(entry.text.isprintable() for entry in summary(RulesText(raw, "rules.yaml")))
+            assert all(entry_text(entry).isprintable() for found in entries_in_force(rules).values() for _, entry in found)
         except RulesError as error:
             assert error.message.startswith("rules.yaml") and "\n" not in error.message
 
