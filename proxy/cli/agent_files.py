@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from proxy.cli.configuration import File
-from proxy.cli.merging import NotMergeableError, emptied, merged, read, rivals_in
+from proxy.cli.merging import NotMergeableError, merged, own_models
 from proxy.cli.output import CommandError, Status, reported
 from proxy.doctor.rule import replace_file
 from proxy.json import load_json
@@ -148,22 +148,14 @@ class AgentFiles:
 
 
 def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
-    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on the user's values that
-    override the proxy.
-    """
+    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on the user's agents."""
     try:
         before = _bytes(_real(file.path))
         if before is not None and len(before) > MAX_AGENT_FILE:
             raise NotMergeableError("it is larger than 4 MB")
         text = (before or b"").decode()
-        replaced = [] if file.own else emptied(read(text, file.format), file.content)
-        note = ""
-        for words, paths in (
-            ("emptied, because it overrides the proxy", [*replaced]),
-            ("kept, but overrides the proxy unless you remove it", rivals_in(text, file)),
-        ):
-            if paths:
-                note += f"; {words}: {', '.join(map('.'.join, paths))}"
+        agents = own_models(text, file)
+        note = f"; these agents keep their own models: {', '.join(agents)}" if agents else ""
         is_secret = bool(key) and json.dumps(key) in json.dumps(file.content)
         return before, merged(text, file).encode(), is_secret, note
     except (NotMergeableError, UnicodeDecodeError) as error:

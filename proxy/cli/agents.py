@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
-from proxy.cli.merging import NotMergeableError, expected, read, rivals_in
+from proxy.cli.merging import NotMergeableError, expected, own_models, read
 from proxy.json import JsonObject, as_object
 
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
@@ -154,26 +154,22 @@ def _launch_openclaw(values: Values) -> Configuration:
     """
     (file,) = _configured("openclaw", values).files
     own = str(Path(values.environment.get("OPENCLAW_CONFIG_PATH") or file.path).expanduser().absolute())
-    settings, roots, left = file.content, values.environment.get(_OPENCLAW_ROOTS, ""), list[str]()
+    settings, roots = file.content, values.environment.get(_OPENCLAW_ROOTS, "")
     text = values.read(own)
     if text:
         # OpenClaw only includes files of these folders; the user's may be a link.
         folders = dict.fromkeys([str(Path(own).parent), str(Path(own).resolve().parent)])
         roots = ":".join(filter(None, [roots, *folders]))
-        try:
-            rivals = rivals_in(text, file)
-        except NotMergeableError:  # it may be JSON5, which only OpenClaw reads
-            rivals = []
-        model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
-        entries: JsonObject = {name: model for _, kind, name, _ in rivals if kind == "entries"}
-        settings = expected({"$include": own, **settings}, {"agents": {"entries": entries}} if entries else {})
-        left = [".".join(path) for path in rivals if path[1] == "list"]
+        settings = {"$include": own, **settings}
+        with suppress(NotMergeableError):  # it may be JSON5, which only OpenClaw reads
+            model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
+            for name in own_models(text, file):
+                settings = expected(settings, {"agents": {"entries": {name: model}}})
     path = f"{values.folder}/openclaw.json"
     return Configuration(
         command=("openclaw",),
         environment={"OPENCLAW_CONFIG_PATH": path, **({_OPENCLAW_ROOTS: roots} if roots else {})},
         private={"openclaw.json": json.dumps(settings)},
-        notes=(f"{own}: these models bypass the proxy in this run: {', '.join(left)}",) if left else (),
     )
 
 
@@ -184,7 +180,8 @@ def _launch_opencode(values: Values) -> Configuration:
     (file,) = _configured("opencode", values).files
     own: list[str] = []
     with suppress(NotMergeableError):  # OpenCode itself reports it
-        own += [path[1] for name in (file.path, f"{file.path}c") for path in rivals_in(values.read(name), file)]
+        for path in (file.path, f"{file.path}c"):
+            own += own_models(values.read(path), file)
     model: JsonObject = {"model": file.content["model"]}
     agents: JsonObject = dict.fromkeys([*_DATA["opencode"]["agents"], *sorted(own)], model)
     settings: JsonObject = {**file.content, "enabled_providers": [PROVIDER], "agent": agents}

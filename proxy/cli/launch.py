@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.cli.check import try_port
-from proxy.cli.configuration import NO_KEY, past_web_proxy
+from proxy.cli.configuration import NO_KEY, web_proxy_exceptions
 from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import FOLDER, NAME, CommandError, Status, report, reported
 from proxy.cli.proxy_facts import ProxyFacts
@@ -99,7 +99,7 @@ def _configured(
     for note in configuration.notes:
         report(note)
     variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
-    variables |= past_web_proxy(configuration, values).environment
+    variables |= {**configuration.environment, **web_proxy_exceptions(values)}
     with _private_folder(folder, configuration.private) as held:
         yield program, command, variables, held
 

@@ -18,7 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, Comment, InlineTable, Table
 
 from proxy.cli.configuration import PROVIDER, File, Format
-from proxy.json import Json, JsonObject, unique
+from proxy.json import Json, JsonObject, as_object, as_text, unique
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")
@@ -51,44 +51,20 @@ def merged(text: str, file: File) -> str:
     return after
 
 
-def emptied(before: JsonObject, content: JsonObject, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the values that merging the content replaces by an empty string."""
-    for key, value in content.items():
-        old = before.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            yield from emptied(old, value, (*at, key))
-        elif value == "" and old not in (None, ""):
-            yield (*at, key)
-
-
-def rivals_in(text: str, file: File) -> list[tuple[str, ...]]:
-    """Return the paths of the file's rivals that a text has, except the proxy's models.
-
-    Raises NotMergeableError.
-    """
-    content = read(text, file.format) if file.rivals else {}
-    paths = []
-    for rival in file.rivals:
-        for path, value in _found(content, rival):
-            name = value.get("primary") if isinstance(value, dict) else value
-            if isinstance(name, str) and name and not name.startswith(f"{PROVIDER}/"):
-                paths.append(path)
-    return paths
-
-
-def _found(content: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
-    """Yield the values at a path, in which `*` is any key or item, each with its own path."""
-    if not path:
-        yield at, content
-        return
-    items: dict[str, Json] = {}
-    if isinstance(content, dict):
-        items = content
-    elif isinstance(content, list):
-        items = {str(index): item for index, item in enumerate(content)}
-    for name, value in items.items():
-        if path[0] in ("*", name):
-            yield from _found(value, path[1:], (*at, name))
+def own_models(text: str, file: File) -> list[str]:
+    """Return the user's agents in the text of a file that do not use the proxy's models. Raises NotMergeableError."""
+    if not file.agents:
+        return []
+    agents = read(text, file.format)
+    for key in file.agents:
+        agents = as_object(agents.get(key))
+    found = []
+    for name, agent in agents.items():
+        model = as_object(agent).get("model")
+        used = as_text(model) or as_text(as_object(model).get("primary"))
+        if used and not used.startswith(f"{PROVIDER}/"):
+            found.append(name)
+    return found
 
 
 def read(text: str, format: Format) -> JsonObject:

@@ -14,7 +14,7 @@ import click
 
 from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
-from proxy.cli.configuration import NO_KEY, Agent, Configuration, Values, past_web_proxy
+from proxy.cli.configuration import NO_KEY, Agent, Configuration, Values, web_proxy_exceptions
 from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
 from proxy.cli.proxy_facts import ProxyFacts, named_key, plain_url
@@ -95,7 +95,9 @@ def setup_command(*, write: bool, undo: bool, **options: Any) -> None:
         return
     aim = target(**options)
     values = aim.values()
-    configuration = past_web_proxy(aim.agent.configure(values), values)
+    configuration = aim.agent.configure(values)
+    environment = {**configuration.environment, **web_proxy_exceptions(values)}
+    configuration = replace(configuration, environment=environment)
     # Collect the lines first: the files are written even if the output is closed.
     show([*(_written(aim, values, configuration) if write else described(aim.agent, values, configuration))])
 
@@ -109,9 +111,8 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         instead = "instead of the environment: " if file.optional else ""
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
         yield merged("", file).rstrip("\n")
-        if file.rivals:
-            paths = ", ".join(map(".".join, file.rivals))
-            yield f"# if the file has these, they override the proxy; remove them: {paths}"
+        if file.agents:
+            yield f"# agents in {'.'.join(file.agents)} that have a `model` do not use the proxy"
     if configuration.command:
         yield from ("\n# start", _shown(configuration.command, values))
     yield from _notes(configuration, values)

@@ -160,12 +160,12 @@ def test_an_unreadable_record_is_reported(home: Path) -> None:
         assert str(record) in str(failed(lambda: files(home)))
 
 
-def test_a_kept_setting_that_overrides_the_proxy_is_reported(home: Path) -> None:
+def test_a_users_agent_with_its_own_model_is_reported(home: Path) -> None:
     path = home / "a.json"
     path.write_text('{"agents": {"w": {"model": "x/y"}}}')
-    file = File(str(path), Format.JSON, {}, rivals=(("agents", "*", "model"),))
+    file = File(str(path), Format.JSON, {}, agents=("agents",))
     (note,) = AgentFiles("a", home).write([file])
-    assert note == f"{path}: nothing to change; kept, but overrides the proxy unless you remove it: agents.w.model"
+    assert note == f"{path}: nothing to change; these agents keep their own models: w"
 
 
 def test_writing_a_key_makes_the_file_private(home: Path) -> None:
