@@ -13,9 +13,8 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 import tomlkit
-from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Comment, InlineTable, Table
+from tomlkit.items import InlineTable
 
 from proxy.cli.configuration import PROVIDER, File, Format
 from proxy.json import Json, JsonObject, as_object, as_text, unique
@@ -95,6 +94,11 @@ def expected(before: JsonObject, content: JsonObject) -> JsonObject:
 
 
 def _toml_edited(text: str, content: JsonObject) -> str:
+    """Return the text of a TOML file with the content merged in.
+
+    Values are changed in their places. Missing values go to the start of the file and missing tables to its end,
+    because tomlkit would separate a comment from the table after it.
+    """
     has_crlf = 0 < text.count("\n") == text.count("\r\n")
     if has_crlf:
         text = text.replace("\r\n", "\n")
@@ -103,61 +107,29 @@ def _toml_edited(text: str, content: JsonObject) -> str:
         # tomlkit moves tables such as `[a.b]`, then `[[c]]`, then `[a.d]`.
         if tomlkit.dumps(document) != text:
             raise NotMergeableError("the order of its tables cannot be edited safely")
-        added = _toml_merge(document, content)
-        after = tomlkit.dumps(document)
-        if added:
-            if after.strip() and not after.endswith("\n\n"):
-                after += "\n" if after.endswith("\n") else "\n\n"
-            after += tomlkit.dumps(added)
+        first = {key: value for key, value in content.items() if key not in document and not isinstance(value, dict)}
+        last = _toml_merge(document, {key: value for key, value in content.items() if key not in first})
+        after = "\n".join(filter(None, map(tomlkit.dumps, (first, document, last))))
     except (TOMLKitError, RecursionError) as error:
         raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error
     return after.replace("\n", "\r\n") if has_crlf else after
 
 
 def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObject:
-    """Set the content's values in a table, and return the tables that it lacks.
-
-    The caller adds the missing tables at the end of the file, because tomlkit would separate a comment from the table
-    after it. Values of a table without a header are returned for the same reason.
-    """
-    added: JsonObject = {}
-    new: JsonObject = {}
-    has_header = not (isinstance(table, Table) and table.is_super_table())
+    """Set the content's values in a table, and return the tables that it lacks."""
+    missing: JsonObject = {}
     for key, value in content.items():
         old = table.get(key)
-        if old is None:
-            is_table = isinstance(value, dict) and not isinstance(table, InlineTable)
-            (added if is_table or not has_header else new)[key] = value
-        elif isinstance(value, dict):
-            if not isinstance(old, MutableMapping):
-                raise NotMergeableError(f"{key} is not a table")
-            inner = _toml_merge(old, value)
-            if inner:
-                added[key] = inner
+        if isinstance(value, dict) and isinstance(old, MutableMapping):
+            if inner := _toml_merge(old, value):
+                missing[key] = inner
+        elif isinstance(value, dict) and old is not None:
+            raise NotMergeableError(f"{key} is not a table")
+        elif isinstance(value, dict) and not isinstance(table, InlineTable):
+            missing[key] = value
         elif old != value or isinstance(old, bool) is not isinstance(value, bool):
             table[key] = value
-    # Insert last, because inserting invalidates the table's index.
-    for key, value in new.items():
-        _toml_insert(table, key, value)
-    return added
-
-
-def _toml_insert(table: MutableMapping[str, Any], key: str, value: Json) -> None:
-    """Add a key after the last one of a table, before comments that may belong to the next table."""
-    container = table.value if isinstance(table, Table) else table
-    if not isinstance(container, Container):
-        table[key] = value
-        return
-    body, at = container.body, 0
-    for index, (name, item) in enumerate(body, 1):
-        if name is not None and (name.is_dotted() or not isinstance(item, (Table, AoT))):
-            at = index
-    rest = body[at:]
-    del body[at:]
-    container.append(key, value)
-    if rest and isinstance(rest[0][1], Comment):
-        container.add(tomlkit.nl())
-    body.extend(rest)
+    return missing
 
 
 class _Member(NamedTuple):
