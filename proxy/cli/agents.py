@@ -33,12 +33,6 @@ _CLAUDE_TOKEN = "ANTHROPIC_AUTH_TOKEN"
 # For an unknown model, 2.1.197 sends 5,900 characters of instructions and short tool descriptions. With "0" it sends
 # all 26,600 characters and the full descriptions, as it does for claude-sonnet-4-5.
 _CLAUDE_PROMPT = "CLAUDE_CODE_SIMPLE_SYSTEM_PROMPT"
-# The full instructions and descriptions take about 27,000 tokens. Below this context they leave little room.
-_CLAUDE_SMALL = 49152
-_CLAUDE_NOTE = (
-    "Its instructions and tools take about 27,000 tokens. For a shorter version, about 17,500 tokens, set "
-    f"{_CLAUDE_PROMPT}=1 in your environment."
-)
 _CODEX_CATALOG = f"{PROVIDER}-models.json"
 _OPENCLAW_ROOTS = "OPENCLAW_INCLUDE_ROOTS"
 _OPENCODE_CONTENT = "OPENCODE_CONFIG_CONTENT"
@@ -115,12 +109,10 @@ def _claude(values: Values) -> Configuration:
         as_object(settings["env"])[_CLAUDE_TOKEN] = ""
         settings["apiKeyHelper"] = f'printf %s "${values.key_name}"'
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
-    is_small = values.context is not None and values.context < _CLAUDE_SMALL
     return replace(
         usual,
         environment={**usual.environment, _CLAUDE_TOKEN: values.key, _CLAUDE_PROMPT: prompt},
         files=(File(path, Format.JSON, settings, optional=True),),
-        notes=(_CLAUDE_NOTE,) if is_small and prompt == "0" else (),
     )
 
 

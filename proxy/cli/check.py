@@ -24,9 +24,9 @@ from proxy.config.load import (
     builtin_text,
     check_files,
     environment,
-    key_files,
     load,
     open_to_all,
+    read_keys,
     rules_of,
     rules_text,
     sections,
@@ -106,7 +106,7 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
 def check_surroundings(settings: Settings, rules: Rules) -> Keys:
     """Return the keys, and warn about likely mistakes. Raises RulesError for unusable keys or CA files."""
     check_files(settings)
-    keys = key_files(settings, rules, environment()).read(rules)
+    keys = read_keys(settings, rules, environment())
     urls = dict.fromkeys((settings.upstream, *rules.urls))
     for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings), *map(unreachable, urls))):
         say("warning", warning)

@@ -237,7 +237,7 @@ def parse(**options: Any) -> int:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum time for one answer. After three timeouts in a row the doctor stops.",
+    help="Maximum time for one answer.",
 )
 @_rules
 def doctor(**options: Any) -> int:

@@ -38,17 +38,6 @@ def plain_url(url: str) -> str:
         raise CommandError(Status.USAGE, f"--url {url!a} is not valid; give {error}") from error
 
 
-def named_key(name: str, variables: Mapping[str, str]) -> str:
-    """Return the key in the variable that `--key-env` names. Raises CommandError."""
-    key = variables.get(name, "").strip()
-    if not key:
-        raise CommandError(Status.USAGE, f"--key-env {name}: the variable is not set, or is empty; set it to the key")
-    if not (key.isascii() and key.isprintable()):
-        words = "the variable has characters that no HTTP header can carry; set it again"
-        raise CommandError(Status.USAGE, f"--key-env {name}: {words}")
-    return key
-
-
 class ProxyFacts:
     """Asks the proxy at a URL, with or without a key; `ca_file` is for https."""
 

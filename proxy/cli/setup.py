@@ -17,8 +17,8 @@ from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import NO_KEY, Agent, Configuration, Values, web_proxy_exceptions
 from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
-from proxy.cli.proxy_facts import ProxyFacts, named_key, plain_url
-from proxy.config.load import environment, load, own_url
+from proxy.cli.proxy_facts import ProxyFacts, plain_url
+from proxy.config.load import environment, key_in_variable, load, own_url
 from proxy.display import escaped
 
 # With a smaller context, some agents compact immediately or send nothing at all.
@@ -81,7 +81,7 @@ def target(
         if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key_env):
             message = f"--key-env {key_env!a} is not the name of a variable in capitals, such as PROXY_KEY"
             raise CommandError(Status.USAGE, message)
-        key = named_key(key_env, variables)
+        key = key_in_variable(key_env, f"--key-env {key_env}", variables)
     return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
 
 

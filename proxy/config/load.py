@@ -10,17 +10,17 @@ import os
 import re
 import ssl
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 from yaml.nodes import Node, ScalarNode
 
-from proxy.config.api_keys import KeyFile, KeyFiles, Keys
+from proxy.config.api_keys import Keys, parse_admin, parse_clients, parse_secret
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec, origin
 from proxy.config.yaml_nodes import MAX_BYTES, compose, entries, nearest, shown
@@ -42,6 +42,8 @@ SYSTEM_RULES = Path("/etc/vllm-tool-proxy", RULES_NAME)
 _OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases)\s*:", re.MULTILINE)
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
+
+_Parsed = TypeVar("_Parsed")
 
 
 class RulesText(Struct, frozen=True):
@@ -221,37 +223,42 @@ def check_files(settings: Settings) -> None:
             ) from error
 
 
-def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFiles:
-    """Return the files of the keys in force: those that settings name, or the unit's credentials.
+def read_keys(settings: Settings, rules: Rules, env: Mapping[str, str]) -> Keys:
+    """Return the keys in force, from the files that settings name or the unit's credentials.
 
-    Keys of model servers may come from variables instead. Raises RulesError for a file that cannot be read, and for a
-    variable that is not set.
+    Keys of model servers may come from variables instead. Raises RulesError for an invalid key, for a file that cannot
+    be read, for a variable that is not set, and for a key whose client is not in the rules.
     """
-    upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
-    if not upstream.source and KEY_VARIABLE in env:
-        upstream = KeyFile(os.fsencode(env[KEY_VARIABLE]), KEY_VARIABLE)
-    return KeyFiles(
-        clients=_key_file(settings.client_keys, "client-keys", env),
+
+    def read(named: str, credential: str, parse: Callable[[bytes, str], _Parsed], default: _Parsed) -> _Parsed:
+        path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
+        if not named and (_CREDENTIALS not in env or not _exists(path)):
+            return default
+        return parse(read_file(path), _source(path))
+
+    upstream = read(settings.upstream_key_file, "upstream-key", parse_secret, "")
+    if not upstream and KEY_VARIABLE in env:
+        upstream = key_in_variable(KEY_VARIABLE, KEY_VARIABLE, env)
+    return Keys(
+        clients=read(settings.client_keys, "client-keys", partial(parse_clients, rules=rules), ()),
         upstream=upstream,
-        admin=_key_file(settings.admin_key_file, "admin-key", env),
-        named=tuple(_named_key(source, env) for source in rules.key_sources),
+        admin=read(settings.admin_key_file, "admin-key", parse_admin, ""),
+        named={source: _named_key(source, env) for source in rules.key_sources},
     )
 
 
-def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
+def _named_key(source: str, env: Mapping[str, str]) -> str:
     """Return the key of a rules entry, from a variable (`$NAME`) or a file."""
-    if not source.startswith("$"):
-        return KeyFile(read_file(Path(source)), source)
-    if source[1:] not in env:
-        raise RulesError(f"key: the variable {source[1:]} is not set; set it in the environment of the proxy")
-    return KeyFile(os.fsencode(env[source[1:]]), source)
+    if source.startswith("$"):
+        return key_in_variable(source[1:], f"key {source}", env)
+    return parse_secret(read_file(Path(source)), source)
 
 
-def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile:
-    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
-    if not named and (_CREDENTIALS not in env or not _exists(path)):
-        return KeyFile()
-    return KeyFile(read_file(path), _source(path))
+def key_in_variable(name: str, where: str, env: Mapping[str, str]) -> str:
+    """Return the key in an environment variable. Raises RulesError, which begins with `where` and shows no key."""
+    if name not in env:
+        raise RulesError(f"{where}: the variable is not set; set it to the key")
+    return parse_secret(os.fsencode(env[name]), where)
 
 
 def open_to_all(settings: Settings, keys: Keys) -> str:

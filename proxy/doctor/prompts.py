@@ -96,7 +96,7 @@ class Prompts:
         """Return the prompt or the words of a refusal; None if the server lacks the path or this use of it."""
         answer = self._ask.request(source.value, {"model": self._model, **body, **_SHOWING[source]})
         if answer.status in _REFUSED:
-            return Prompt(refused=answer.error or f"status {answer.status}")
+            return Prompt(refused=answer.error)
         text = as_text(answer.json.get("prompt"))
         if source is PromptSource.TOKENIZE:
             text = "".join(map(as_text, as_list(answer.json.get("token_strs")))).translate(_MARKS)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from proxy import __version__
@@ -123,18 +124,10 @@ def as_json(report: Report) -> JsonObject:
         "verdict": report.verdict,
         "harm": report.does_harm,
         "unexamined": report.ids.count(NOT_EXAMINED),
-        "findings": [*map(_finding, report.findings)],
+        "findings": msgspec.to_builtins(report.findings),
         "entry": report.entry,
         "spent": {**{name: getattr(spent, name) for name in _SPENT}, "seconds": report.seconds},
     }
-
-
-def _finding(finding: Finding) -> JsonObject:
-    fields: JsonObject = {"id": finding.id, "level": finding.level.value, "what": finding.what}
-    if finding.level is Level.HARM:
-        fields["handled"] = finding.handled
-    more: JsonObject = {"harm": finding.harm, "remedy": finding.remedy}
-    return fields | {key: text for key, text in more.items() if text}
 
 
 def lines(report: Report) -> Iterator[str]:

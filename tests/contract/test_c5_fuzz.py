@@ -274,7 +274,7 @@ def test_random_client_keys_are_read_or_refused(raw: bytes) -> None:
     with over_soon(MOST):
         try:
             for key in parse_clients(raw, "keys.yaml"):
-                assert len(key.digest) == 32 and key.name.isprintable()
+                assert len(key.digest) == 64 and key.name.isprintable()
                 assert min(key.requests_per_minute, key.streams) >= 0
         except RulesError as error:
             assert error.message.startswith("keys.yaml") and "\n" not in error.message

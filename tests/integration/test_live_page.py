@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 
 from proxy.cli.parse import lines, reread
-from proxy.config.api_keys import ClientKey
+from proxy.config.api_keys import ClientKey, Keys
 from proxy.config.settings import Settings
 from proxy.exchange.capture import read_capture
 from proxy.exchange.recording import MAX_KEPT
@@ -337,7 +337,7 @@ def test_another_page_cannot_use_the_saved_password(server: Upstream, path: str,
 
 @pytest.mark.parametrize("path", ["/metrics", "/_reload", CHAT])
 def test_the_password_is_valid_only_for_the_page(server: Upstream, path: str) -> None:
-    with live_page(server.url, keys=dataclasses.replace(admin("secret"), clients=(ClientKey("a", b"x" * 32),))) as page:
+    with live_page(server.url, keys=Keys((ClientKey("a", "x" * 64),), admin=admin("secret").admin)) as page:
         method = "GET" if path == "/metrics" else "POST"
         refused = page.client.open(path, method=method, headers=basic("secret"), environ_overrides=LOCAL)
         assert refused.status_code == 401

@@ -358,7 +358,7 @@ class TestWrite:
         assert f"{config}: written; the original is {config}{SUFFIX}" in out
         said = tomllib.loads(config.read_text())
         assert (said["model"], said["tui"], said["model_provider"]) == (MODEL, {"x": 1}, "vllm-tool-proxy")
-        assert config.read_text().startswith(f'# mine\nmodel = "{MODEL}"  # the usual\n')
+        assert f'\n# mine\nmodel = "{MODEL}"  # the usual\n' in config.read_text()
         run("setup", "codex", "--undo")
         assert tree(home) == before
 
