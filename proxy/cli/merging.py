@@ -24,7 +24,6 @@ _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")
 # A comma without a value before it is kept, so that parsing fails.
 _TRAILING = re.compile(rf"({_STRING}|[\[{{,]\s*,)|,(?=\s*[}}\]])")
 _SIGN = re.compile(r"\S")
-_COMMA = re.compile(r"\s*,")
 _BLANK = " \t\r\n"
 
 
@@ -169,9 +168,8 @@ class _Document:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._bare = _blanked(text.removeprefix("\ufeff").rjust(len(text)), _COMMENT)
         # Strict JSON of the same length, so that places are the same in both texts.
-        self._strict = _blanked(self._bare, _TRAILING)
+        self._strict = _blanked(_blanked(text.removeprefix("\ufeff").rjust(len(text)), _COMMENT), _TRAILING)
         self.root = self._after_blanks(0)
 
     def _after_blanks(self, at: int) -> int:
@@ -223,18 +221,8 @@ class _Document:
                 yield member.start, member.end, dumped(value)
         if not added:
             return
-        # New members follow the others and the comments after them.
-        brace = _DECODER.raw_decode(self._strict, at)[1] - 1
-        end = start = len(self._text[:brace].rstrip(_BLANK))
-        new = newline + f",{newline}".join(added)
-        if "\n" not in self._text[start:brace]:
-            new += newline + indent.removesuffix(unit)
-            end = brace
-        if members:
-            last = max(member.end for member in members.values())
-            if not _COMMA.match(self._bare, last):
-                if last == start:
-                    new = f",{new}"
-                else:
-                    yield last, last, ","
-        yield start, end, new
+        # New members precede the others, so that a comma and the comments after the last member stay.
+        new = newline + f",{newline}".join(added) + ("," if members else "")
+        if self._text[at + 1 :].lstrip(" \t")[:1] not in "\r\n":
+            new += newline + (indent if members else indent.removesuffix(unit))
+        yield at + 1, at + 1, new

@@ -102,8 +102,9 @@ def proxy_that(**paths: Any) -> Upstream:
 
 def tree(home: Path) -> dict[str, tuple[int, bytes]]:
     return {
-        str(path.relative_to(home)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes() if path.is_file() else b"")
+        str(path.relative_to(home)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
         for path in sorted(home.rglob("*"))
+        if path.is_file()
     }
 
 
