@@ -241,7 +241,7 @@ _LAUNCHES = {
     "cline": _launch_cline,
     "sdk": _launch_sdk,
 }
-_FIELDS = ("title", "source", "date", "version", "package")
+_FIELDS = ("title", "version", "package")
 AGENTS = {
     name: Agent(
         name,

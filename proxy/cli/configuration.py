@@ -99,23 +99,15 @@ class Agent:
     run: a command line, an environment and private files, which override the files of the user and of the project.
 
     `version` is the one that `make agents` runs with this configuration; empty for the SDKs, which the tests run.
-    `source` is its documentation, as of `date`. `package` is its name on npm, or empty.
+    `package` is its name on npm, or empty.
     """
 
     name: str
     configure: Callable[[Values], Configuration]
     launch: Callable[[Values], Configuration]
     title: str
-    source: str
-    date: str
     version: str = ""
     package: str = ""
-
-    @property
-    def origin(self) -> str:
-        """The source of the configuration, for the user."""
-        run = f"tested with version {self.version}" if self.version else "tested with the SDKs for Python"
-        return f"{run}; from its documentation ({self.source}), as of {self.date}"
 
 
 def web_proxy_exceptions(values: Values) -> dict[str, str]:

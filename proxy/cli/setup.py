@@ -121,7 +121,7 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
 def _title(agent: Agent, values: Values) -> Iterator[str]:
     """Yield shell comments. Names are escaped: a line break in a model's name would start a command."""
     context = f"{values.context} tokens" if values.context else "unknown"
-    yield f"# {agent.title}: {agent.origin}"
+    yield f"# {agent.title}{f', tested with version {agent.version}' if agent.version else ''}"
     yield f"# proxy {values.url}, model {escaped(values.model)}, context {context}"
 
 

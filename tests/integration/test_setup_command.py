@@ -144,7 +144,8 @@ class TestPrint:
         ran = run("setup", agent, "--url", f"{real.url}/v1/")
         assert (ran.status, ran.err) == (0, "")
         title, asked, *_ = ran.out.splitlines()
-        assert title == f"# {AGENTS[agent].title}: {AGENTS[agent].origin}"
+        version = AGENTS[agent].version
+        assert title == f"# {AGENTS[agent].title}{f', tested with version {version}' if version else ''}"
         assert asked == f"# proxy {real.url}, model {MODEL}, context 65536 tokens"
         assert real.url in ran.out.partition(asked)[2]
         assert tree(home) == {}
