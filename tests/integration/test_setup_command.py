@@ -488,7 +488,6 @@ class TestLaunch:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         printed = run("setup", "sdk", "--url", real.url).out
-        assert "tested with the SDKs for Python; from its documentation (https://" in printed
         for line in printed.splitlines():
             if line.startswith("export "):
                 monkeypatch.setenv(*line.removeprefix("export ").split("=", 1))
