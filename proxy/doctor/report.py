@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import get_args
 
 import msgspec
@@ -35,7 +34,6 @@ class Report:
     findings: tuple[Finding, ...]
     entry: str
     seconds: float
-    at: str
 
     @property
     def does_harm(self) -> bool:
@@ -86,8 +84,8 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
         if ask.is_over:  # an unfinished probe proves nothing
             found = [Finding(NOT_EXAMINED, Level.UNKNOWN, f"{probe.title} (no time was left)")]
         findings += found
-    entry, at = entry_for(examination, findings, rules), datetime.now(UTC).isoformat(timespec="seconds")
-    return Report(examination, tuple(findings), entry, round(ask.spent.seconds, 3), at)
+    entry = entry_for(examination, findings, rules)
+    return Report(examination, tuple(findings), entry, round(ask.spent.seconds, 3))
 
 
 def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rules) -> str:
@@ -118,7 +116,6 @@ def as_json(report: Report) -> JsonObject:
     return {
         "format": FORMAT,
         "doctor": __version__,
-        "at": report.at,
         "url": examination.ask.url,
         **{name: getattr(examination, name) for name in ("kind", "version", "model", "context")},
         "verdict": report.verdict,
