@@ -68,7 +68,11 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
         # A worker that cannot load the code would take the service down at a reload.
         message = f"the code cannot be loaded ({type(error).__name__}: {error}); reinstall {NAME}"
         raise RulesError(message) from error
-    notes = [*keyless_entries(settings, rules), *_notes(text, rules)]
+    notes = [
+        escaped(f"no key is sent to {entry.url} (models entry {entry.match}); set its key")
+        for entry in keyless(rules, settings)
+    ]
+    notes += _notes(text, rules)
     entries = [
         escaped(f"{section} {title}: {entry_text(entry)}")
         for section, found in entries_in_force(rules).items()
@@ -111,12 +115,6 @@ def check_surroundings(settings: Settings, rules: Rules) -> Keys:
     for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings), *map(unreachable, urls))):
         say("warning", warning)
     return keys
-
-
-def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
-    """Yield a note, safe to print, for each entry of `models` whose server gets no key."""
-    for entry in keyless(rules, settings):
-        yield escaped(f"no key is sent to {entry.url} (models entry {entry.match}); set its key")
 
 
 def _notes(text: RulesText, rules: Rules) -> Iterator[str]:

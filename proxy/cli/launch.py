@@ -67,12 +67,10 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
         running_proxy(aim, upstream) as running,
         _configured(replace(aim, url=running), arguments) as (program, command, variables, held),
     ):
-        facts = ProxyFacts(running)
-        before = facts.totals()
         status = run_agent(program, command, variables, held)
-        after = facts.totals()
-        if before and after and after["requests"] > before["requests"]:
-            report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
+        totals = ProxyFacts(running).totals()
+        if totals and totals["requests"]:
+            report(f"{NAME}: {verdict(totals)}")
         return status
 
 

@@ -95,9 +95,8 @@ def setup_command(*, write: bool, undo: bool, **options: Any) -> None:
         return
     aim = target(**options)
     values = aim.values()
-    configuration = aim.agent.configure(values)
-    environment = {**configuration.environment, **web_proxy_exceptions(values)}
-    configuration = replace(configuration, environment=environment)
+    usual = aim.agent.configure(values)
+    configuration = replace(usual, environment={**usual.environment, **web_proxy_exceptions(values)})
     # Collect the lines first: the files are written even if the output is closed.
     show([*(_written(aim, values, configuration) if write else described(aim.agent, values, configuration))])
 
