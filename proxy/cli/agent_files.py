@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from proxy.cli.configuration import File
-from proxy.cli.merging import NotMergeableError, emptied, merged, read, rivals_in
+from proxy.cli.merging import NotMergeableError, merged, own_models
 from proxy.cli.output import CommandError, Status, reported
 from proxy.doctor.rule import replace_file
 from proxy.json import load_json
@@ -42,10 +42,9 @@ class _Change:
 
 @dataclass(slots=True)
 class _Record:
-    """The changes for an agent. `folders` are those created, outer ones first."""
+    """The changes for an agent, by file."""
 
     files: dict[str, _Change]
-    folders: list[str]
 
 
 class AgentFiles:
@@ -56,7 +55,7 @@ class AgentFiles:
         try:
             self._record = msgspec.convert(load_json(self._path.read_bytes()), _Record)
         except FileNotFoundError:
-            self._record = _Record({}, [])
+            self._record = _Record({})
         except (OSError, ValueError, msgspec.ValidationError) as error:
             message = f"{self._path}, the record of what was written, cannot be read; restore the copies by hand"
             raise CommandError(Status.NOT_WRITTEN, message) from error
@@ -111,9 +110,6 @@ class AgentFiles:
         finally:
             self._save()
         self._path.unlink()
-        for folder in reversed(self._record.folders):
-            with contextlib.suppress(OSError):  # the agent may have put files there
-                Path(folder).rmdir()
         return lines
 
     def _keep(self, path: Path, before: bytes | None) -> str:
@@ -122,7 +118,7 @@ class AgentFiles:
         if change is not None and not (change.backup and not Path(change.backup).exists()):
             change.changed = change.changed or _digest(before or b"") != change.written
             return f"; the original is {change.backup}" if change.backup else ""
-        self._make(path.parent)
+        _make(path.parent)
         if before is None:
             self._record.files[str(path)] = _Change("", _digest(b""))
             return ""
@@ -134,36 +130,22 @@ class AgentFiles:
         self._record.files[str(path)] = _Change(str(backup), _digest(before))
         return f"; the original is {backup}"
 
-    def _make(self, folder: Path) -> None:
-        for each in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
-            with reported(each, "created"):
-                each.mkdir(0o700)
-            self._record.folders.append(str(each))
-
     def _save(self) -> None:
         if asdict(self._record) != self._saved:
-            self._make(self._path.parent)
+            _make(self._path.parent)
             self._saved = asdict(self._record)
             _replace(self._path, (json.dumps(self._saved, indent=2) + "\n").encode(), _PRIVATE)
 
 
 def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
-    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on the user's values that
-    override the proxy.
-    """
+    """Return a file's bytes before and after, whether the proxy's key is in it, and a note on the user's agents."""
     try:
         before = _bytes(_real(file.path))
         if before is not None and len(before) > MAX_AGENT_FILE:
             raise NotMergeableError("it is larger than 4 MB")
         text = (before or b"").decode()
-        replaced = [] if file.own else emptied(read(text, file.format), file.content)
-        note = ""
-        for words, paths in (
-            ("emptied, because it overrides the proxy", [*replaced]),
-            ("kept, but overrides the proxy unless you remove it", rivals_in(text, file)),
-        ):
-            if paths:
-                note += f"; {words}: {', '.join(map('.'.join, paths))}"
+        agents = own_models(text, file)
+        note = f"; these agents keep their own models: {', '.join(agents)}" if agents else ""
         is_secret = bool(key) and json.dumps(key) in json.dumps(file.content)
         return before, merged(text, file).encode(), is_secret, note
     except (NotMergeableError, UnicodeDecodeError) as error:
@@ -173,6 +155,11 @@ def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
     except UnicodeEncodeError as error:
         message = f"{file.path} is unchanged: it would name a path that is not UTF-8; give the agent another folder"
         raise CommandError(Status.NOT_WRITTEN, message) from error
+
+
+def _make(folder: Path) -> None:
+    with reported(folder, "created"):
+        folder.mkdir(0o700, parents=True, exist_ok=True)
 
 
 def _real(path: str) -> Path:

@@ -20,7 +20,7 @@ import msgspec
 import yaml
 
 from proxy.cli.configuration import NO_KEY, PATIENCE, PROVIDER, Agent, Configuration, File, Format, Values
-from proxy.cli.merging import NotMergeableError, expected, read, rivals_in
+from proxy.cli.merging import NotMergeableError, expected, own_models, read
 from proxy.json import JsonObject, as_object
 
 _DATA: dict[str, Any] = yaml.safe_load(resources.files("proxy.cli").joinpath("agents.yaml").read_text("utf-8"))
@@ -33,12 +33,6 @@ _CLAUDE_TOKEN = "ANTHROPIC_AUTH_TOKEN"
 # For an unknown model, 2.1.197 sends 5,900 characters of instructions and short tool descriptions. With "0" it sends
 # all 26,600 characters and the full descriptions, as it does for claude-sonnet-4-5.
 _CLAUDE_PROMPT = "CLAUDE_CODE_SIMPLE_SYSTEM_PROMPT"
-# The full instructions and descriptions take about 27,000 tokens. Below this context they leave little room.
-_CLAUDE_SMALL = 49152
-_CLAUDE_NOTE = (
-    "Its instructions and tools take about 27,000 tokens. For a shorter version, about 17,500 tokens, set "
-    f"{_CLAUDE_PROMPT}=1 in your environment."
-)
 _CODEX_CATALOG = f"{PROVIDER}-models.json"
 _OPENCLAW_ROOTS = "OPENCLAW_INCLUDE_ROOTS"
 _OPENCODE_CONTENT = "OPENCODE_CONFIG_CONTENT"
@@ -115,12 +109,10 @@ def _claude(values: Values) -> Configuration:
         as_object(settings["env"])[_CLAUDE_TOKEN] = ""
         settings["apiKeyHelper"] = f'printf %s "${values.key_name}"'
     path = values.place("CLAUDE_CONFIG_DIR", ".claude", "settings.json")
-    is_small = values.context is not None and values.context < _CLAUDE_SMALL
     return replace(
         usual,
         environment={**usual.environment, _CLAUDE_TOKEN: values.key, _CLAUDE_PROMPT: prompt},
         files=(File(path, Format.JSON, settings, optional=True),),
-        notes=(_CLAUDE_NOTE,) if is_small and prompt == "0" else (),
     )
 
 
@@ -154,26 +146,22 @@ def _launch_openclaw(values: Values) -> Configuration:
     """
     (file,) = _configured("openclaw", values).files
     own = str(Path(values.environment.get("OPENCLAW_CONFIG_PATH") or file.path).expanduser().absolute())
-    settings, roots, left = file.content, values.environment.get(_OPENCLAW_ROOTS, ""), list[str]()
+    settings, roots = file.content, values.environment.get(_OPENCLAW_ROOTS, "")
     text = values.read(own)
     if text:
         # OpenClaw only includes files of these folders; the user's may be a link.
         folders = dict.fromkeys([str(Path(own).parent), str(Path(own).resolve().parent)])
         roots = ":".join(filter(None, [roots, *folders]))
-        try:
-            rivals = rivals_in(text, file)
-        except NotMergeableError:  # it may be JSON5, which only OpenClaw reads
-            rivals = []
-        model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
-        entries: JsonObject = {name: model for _, kind, name, _ in rivals if kind == "entries"}
-        settings = expected({"$include": own, **settings}, {"agents": {"entries": entries}} if entries else {})
-        left = [".".join(path) for path in rivals if path[1] == "list"]
+        settings = {"$include": own, **settings}
+        with suppress(NotMergeableError):  # it may be JSON5, which only OpenClaw reads
+            model: JsonObject = {"model": {"primary": f"{PROVIDER}/{values.model}"}}
+            for name in own_models(text, file):
+                settings = expected(settings, {"agents": {"entries": {name: model}}})
     path = f"{values.folder}/openclaw.json"
     return Configuration(
         command=("openclaw",),
         environment={"OPENCLAW_CONFIG_PATH": path, **({_OPENCLAW_ROOTS: roots} if roots else {})},
         private={"openclaw.json": json.dumps(settings)},
-        notes=(f"{own}: these models bypass the proxy in this run: {', '.join(left)}",) if left else (),
     )
 
 
@@ -184,7 +172,8 @@ def _launch_opencode(values: Values) -> Configuration:
     (file,) = _configured("opencode", values).files
     own: list[str] = []
     with suppress(NotMergeableError):  # OpenCode itself reports it
-        own += [path[1] for name in (file.path, f"{file.path}c") for path in rivals_in(values.read(name), file)]
+        for path in (file.path, f"{file.path}c"):
+            own += own_models(values.read(path), file)
     model: JsonObject = {"model": file.content["model"]}
     agents: JsonObject = dict.fromkeys([*_DATA["opencode"]["agents"], *sorted(own)], model)
     settings: JsonObject = {**file.content, "enabled_providers": [PROVIDER], "agent": agents}
@@ -252,7 +241,7 @@ _LAUNCHES = {
     "cline": _launch_cline,
     "sdk": _launch_sdk,
 }
-_FIELDS = ("title", "source", "date", "version", "package")
+_FIELDS = ("title", "version", "package")
 AGENTS = {
     name: Agent(
         name,

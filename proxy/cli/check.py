@@ -24,15 +24,15 @@ from proxy.config.load import (
     builtin_text,
     check_files,
     environment,
-    key_files,
     load,
     open_to_all,
+    read_keys,
+    rules_of,
     rules_text,
     sections,
-    summary,
     working_folder,
 )
-from proxy.config.rules import Rules
+from proxy.config.rules import Rules, entries_in_force, entry_text
 from proxy.config.settings import Settings, origin
 from proxy.config.yaml_nodes import MAX_BYTES, place_of
 from proxy.display import cut, escaped
@@ -68,8 +68,16 @@ def check_command(flags: dict[str, str], *, as_json: bool) -> None:
         # A worker that cannot load the code would take the service down at a reload.
         message = f"the code cannot be loaded ({type(error).__name__}: {error}); reinstall {NAME}"
         raise RulesError(message) from error
-    notes = [*keyless_entries(settings, rules), *_notes(text)]
-    entries = [entry.text for entry in summary(text)]
+    notes = [
+        escaped(f"no key is sent to {entry.url} (models entry {entry.match}); set its key")
+        for entry in keyless(rules, settings)
+    ]
+    notes += _notes(text, rules)
+    entries = [
+        escaped(f"{section} {title}: {entry_text(entry)}")
+        for section, found in entries_in_force(rules).items()
+        for title, entry in found
+    ]
     if as_json:
         where = {"upstream": settings.upstream, "listening": bind(settings)}
         rules_file = {"source": rules.source, "sha256": rules.sha256, "summary": entries}
@@ -102,20 +110,14 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
 def check_surroundings(settings: Settings, rules: Rules) -> Keys:
     """Return the keys, and warn about likely mistakes. Raises RulesError for unusable keys or CA files."""
     check_files(settings)
-    keys = key_files(settings, rules, environment()).read(rules)
+    keys = read_keys(settings, rules, environment())
     urls = dict.fromkeys((settings.upstream, *rules.urls))
     for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings), *map(unreachable, urls))):
         say("warning", warning)
     return keys
 
 
-def keyless_entries(settings: Settings, rules: Rules) -> Iterator[str]:
-    """Yield a note, safe to print, for each entry of `models` whose server gets no key."""
-    for entry in keyless(rules, settings):
-        yield escaped(f"no key is sent to {entry.url} (models entry {entry.match}); set its key")
-
-
-def _notes(text: RulesText) -> Iterator[str]:
+def _notes(text: RulesText, rules: Rules) -> Iterator[str]:
     """Yield a note for each pattern that looks like a regular expression, and for each section that replaces built-in
     entries.
     """
@@ -128,11 +130,10 @@ def _notes(text: RulesText) -> Iterator[str]:
                 glob = repr(cut(node.value, _SHOWN))
                 words = "looks like a regular expression, but is read as a glob: * matches any text"
                 yield f"{place_of(node)}: {glob} {words}"
-    kept = [entry.text for entry in summary(text)]
+    kept, builtin = entries_in_force(rules), entries_in_force(rules_of(builtin_text()))
     for section in ("tools", "models"):
-        lost = [each.title for each in summary(builtin_text()) if each.section == section and each.text not in kept]
-        if section in own and lost:
-            gone = ", ".join(dict.fromkeys(lost))
+        gone = ", ".join(title for title, entry in builtin[section] if (title, entry) not in kept[section])
+        if section in own and gone:
             yield (
                 f"{place_of(own[section][0])}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,8 +18,6 @@ PATIENCE = 900
 NO_KEY = "local"
 
 _WEB_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-# Some clients read only one of these; others read the second only if the first is missing.
-_EXCEPTIONS = ("NO_PROXY", "no_proxy")
 
 
 class Format(Enum):
@@ -66,8 +64,7 @@ class File:
     """A file of an agent's configuration, and the content to merge into it.
 
     `own`: the file belongs to the proxy and has no other content. `optional`: the environment has the same effect.
-    `rivals` are paths of the user's values that override the content, such as a model for a part of the agent (`*`: any
-    key or item). They are kept, and reported.
+    `agents` is the path of the object with the user's agents, each of which may have its own `model`.
     """
 
     path: str
@@ -75,7 +72,7 @@ class File:
     content: dict[str, Any]
     own: bool = False
     optional: bool = False
-    rivals: tuple[tuple[str, ...], ...] = ()
+    agents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,51 +99,28 @@ class Agent:
     run: a command line, an environment and private files, which override the files of the user and of the project.
 
     `version` is the one that `make agents` runs with this configuration; empty for the SDKs, which the tests run.
-    `source` is its documentation, as of `date`. `package` is its name on npm, or empty.
+    `package` is its name on npm, or empty.
     """
 
     name: str
     configure: Callable[[Values], Configuration]
     launch: Callable[[Values], Configuration]
     title: str
-    source: str
-    date: str
     version: str = ""
     package: str = ""
 
-    @property
-    def origin(self) -> str:
-        """The source of the configuration, for the user."""
-        run = f"tested with version {self.version}" if self.version else "tested with the SDKs for Python"
-        return f"{run}; from its documentation ({self.source}), as of {self.date}"
 
+def web_proxy_exceptions(values: Values) -> dict[str, str]:
+    """Return the variables that keep the agent from using a web proxy for this proxy; {} without a web proxy.
 
-def past_web_proxy(configuration: Configuration, values: Values) -> Configuration:
-    """Add the variables that keep the agent from reaching the proxy through a web proxy (`HTTPS_PROXY`).
-
-    Most clients use a web proxy for every host that `NO_PROXY` does not name, even 127.0.0.1, and the web proxy cannot
-    reach this machine. Returns the configuration unchanged if no variables are needed.
+    Most clients use a web proxy (`HTTPS_PROXY`) for every host that these variables do not name, even 127.0.0.1.
     """
     env = values.environment
-    names = [name for name in _WEB_PROXIES if env.get(name)]
-    needed = {}
-    for name in _EXCEPTIONS:
-        # Setting one variable hides the other, so it starts with the other's hosts.
-        excepted = next((env[each] for each in (name, *_EXCEPTIONS) if each in env), "")
-        listed = {host.lower() for host in re.split(r"[\s,]+", excepted)}
-        hosts = dict.fromkeys(["127.0.0.1", "localhost", "::1", urlsplit(values.url).hostname or ""])
-        added = [host for host in hosts if host and host not in listed]
-        kept = excepted.rstrip(", \t")
-        # A `*` alone exempts every host.
-        needed[name] = excepted if kept.strip() == "*" else ",".join([*filter(None, [kept]), *added])
-    if not names or all(env.get(name) == value for name, value in needed.items()):
-        return configuration
-    note = (
-        f"{names[0]} is set. Programs that use it would reach {values.url} through that web proxy. `launch` sets "
-        f"NO_PROXY and no_proxy for the agent; without `launch`, set both: {needed['NO_PROXY']}"
-    )
-    return replace(
-        configuration,
-        environment={**configuration.environment, **needed},
-        notes=(*configuration.notes, note),
-    )
+    if not any(map(env.get, _WEB_PROXIES)):
+        return {}
+    # Some clients read only one of the variables.
+    named = re.split(r"[\s,]+", f"{env.get('NO_PROXY', '')},{env.get('no_proxy', '')}")
+    hosts = dict.fromkeys(filter(None, named))
+    if [*hosts] != ["*"]:  # a `*` exempts every host, but only if it stands alone
+        hosts |= dict.fromkeys(["127.0.0.1", "localhost", "::1", str(urlsplit(values.url).hostname)])
+    return dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(hosts))

@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 
 from proxy.cli.output import report, say, show
-from proxy.cli.proxy_facts import named_key
-from proxy.config.load import environment, key_files, load, user_rules, working_folder
+from proxy.config.load import environment, key_in_variable, load, read_keys, user_rules, working_folder
 from proxy.config.rules import Rules
 from proxy.display import escaped
 from proxy.doctor.asking import Asker
@@ -40,7 +39,10 @@ def doctor_command(
     """Run `doctor` and return its exit status. Raises RulesError."""
     env = environment()
     settings, loaded = load({"upstream": upstream, "rules": rules}, env)
-    key = named_key(key_env, env) if key_env else key_files(settings, loaded, env).read(loaded).upstream_key("")
+    if key_env:
+        key = key_in_variable(key_env, f"--key-env {key_env}", env)
+    else:
+        key = read_keys(settings, loaded, env).upstream
     target = None if write is None else _target(write, loaded, env)
     if target is not None:
         loaded = rules_in(target)

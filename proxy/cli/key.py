@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import sys
 from pathlib import Path
 
 from proxy.cli.output import CommandError, Status, reported, say
-from proxy.config.api_keys import parse_clients
+from proxy.config.api_keys import digest_of, parse_clients
 from proxy.config.load import environment, load, read_file, working_folder
 from proxy.config.yaml_nodes import compose, is_null
 from proxy.errors import RulesError
@@ -26,24 +25,21 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
     if not file:
         raise RulesError("no file of client keys is set; pass --file FILE, or set client_keys in the rules file")
     path = Path(os.path.realpath(working_folder(env) / file))
-    try:
-        before = read_file(path).decode() if os.path.lexists(path) else ""
-    except UnicodeDecodeError as error:
-        raise RulesError(f"{path} is not UTF-8; give the file of client keys") from error
+    before = read_file(path) if os.path.lexists(path) else b""
     if sys.stdout is None:
         raise CommandError(Status.NOT_WRITTEN, "standard output is closed, so a key cannot be shown; open it")
-    root = compose(before.encode(), str(path))
-    keys = () if root is None or is_null(root) else parse_clients(before.encode(), str(path))
+    root = compose(before, str(path))
+    keys = () if root is None or is_null(root) else parse_clients(before, str(path))
     if name in [key.name for key in keys]:
         raise RulesError(f"{path}: there is a key named {name}; choose another name, or remove its entry to replace it")
     key = secrets.token_hex(32)
-    entry = f"- {{name: {json.dumps(name)}, sha256: {json.dumps(hashlib.sha256(key.encode()).hexdigest())}}}\n"
-    parse_clients(entry.encode(), "NAME")
-    indent = re.search(r"^( *)- ", before, re.MULTILINE)
-    gap = "\n" if before and not before.endswith("\n") else ""
-    added_text = f"{gap}{indent[1] if indent else ''}{entry}"
+    entry = f"- {{name: {json.dumps(name)}, sha256: {json.dumps(digest_of(key.encode()))}}}\n".encode()
+    parse_clients(entry, "NAME")
+    indent = re.search(rb"^( *)- ", before, re.MULTILINE)
+    gap = b"\n" if before and not before.endswith(b"\n") else b""
+    added_text = gap + (indent[1] if indent else b"") + entry
     try:
-        added = parse_clients(f"{before}{added_text}".encode(), str(path))
+        added = parse_clients(before + added_text, str(path))
     except RulesError:
         added = ()
     if [each.name for each in added] != [*(each.name for each in keys), name]:
@@ -56,7 +52,7 @@ def add_command(*, name: str, file: str | None, rules: str | None) -> None:
         # Print the key before storing it: a key that was never shown is useless.
         print(key, flush=True)
         try:
-            output.write(added_text.encode())
+            output.write(added_text)
             output.flush()
         except OSError as error:
             message = f"{path} cannot be written ({error.strerror}); the key that was printed is not valid"

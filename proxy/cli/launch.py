@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import secrets
 import signal
@@ -20,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.cli.check import try_port
-from proxy.cli.configuration import NO_KEY, past_web_proxy
+from proxy.cli.configuration import NO_KEY, web_proxy_exceptions
 from proxy.cli.merging import NotMergeableError
 from proxy.cli.output import FOLDER, NAME, CommandError, Status, report, reported
 from proxy.cli.proxy_facts import ProxyFacts
@@ -68,12 +67,10 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
         running_proxy(aim, upstream) as running,
         _configured(replace(aim, url=running), arguments) as (program, command, variables, held),
     ):
-        facts = ProxyFacts(running)
-        before = facts.totals()
         status = run_agent(program, command, variables, held)
-        after = facts.totals()
-        if before and after and after["requests"] > before["requests"]:
-            report(f"{NAME}: {verdict({name: count - before[name] for name, count in after.items()})}")
+        totals = ProxyFacts(running).totals()
+        if totals and totals["requests"]:
+            report(f"{NAME}: {verdict(totals)}")
         return status
 
 
@@ -100,7 +97,7 @@ def _configured(
     for note in configuration.notes:
         report(note)
     variables = {name: value for name, value in aim.variables.items() if name not in configuration.unset}
-    variables |= past_web_proxy(configuration, values).environment
+    variables |= {**configuration.environment, **web_proxy_exceptions(values)}
     with _private_folder(folder, configuration.private) as held:
         yield program, command, variables, held
 
@@ -157,30 +154,22 @@ def _private_folder(folder: Path, texts: Mapping[str, str]) -> Iterator[tuple[in
 def running_proxy(aim: Target, upstream: str) -> Iterator[str]:
     """Run a proxy for the model server `upstream` inside the block; report it, and yield its URL.
 
-    A proxy that already listens at the URL for the same model server is used, unless another `launch` started it or
-    `--rules` names a rules file. Otherwise one is started at the URL, or at the next free port. Raises CommandError, or
-    RulesError for a URL that cannot be used.
+    It listens at the URL of `aim`, or at the next free port. Raises CommandError, or RulesError for a URL that cannot
+    be used.
     """
     parts = urlsplit(aim.url)
-    host, port = parts.hostname or "", parts.port or 80
+    host, usual = parts.hostname or "", parts.port or 80
     if parts.scheme != "http" or host not in ("127.0.0.1", "localhost", "::1") or parts.path.strip("/"):
         message = f"--upstream starts a proxy on this machine, but {aim.url} is on another one; leave out either"
         raise CommandError(Status.USAGE, message)
     server = load({"upstream": upstream}, {}, builtin_text())[0].upstream
-    url, elsewhere = aim.url, ""
-    log = aim.state / f"serve-{port}.log"
-    if not unreachable(url, usual=url):
-        is_same = ProxyFacts(url).model_server() == server
-        if aim.rules is None and is_same and not _is_of_a_launch(log):
-            report(f"using the proxy that listens at {url} for {upstream}")
-            yield url
-            return
-        port = _free_port(host, port)
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        elsewhere = f" at {url}, because something else listens at {aim.url}"
-        log = aim.state / f"serve-{port}.log"
     if why := unreachable(server):
         raise CommandError(Status.NOT_THERE, why)
+    port, url, elsewhere = _free_port(host, usual), aim.url, ""
+    if port != usual:
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        elsewhere = f" at {url}, because something else listens at {aim.url}"
+    log = aim.state / f"serve-{port}.log"
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -240,25 +229,13 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
     return status if status >= 0 else 128 - status
 
 
-def _is_of_a_launch(log: Path) -> bool:
-    """Return whether a running proxy writes this log. Then another `launch` started it, and stops it with its agent."""
-    try:
-        with log.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # the log does not exist
-        return False
-    return False
-
-
-def _free_port(host: str, taken: int) -> int:
-    """Return the first free port above `taken`. Raises CommandError."""
-    for port in range(taken + 1, min(taken + _PORTS, _LAST_PORT) + 1):
+def _free_port(host: str, first: int) -> int:
+    """Return the first free port from `first` on. Raises CommandError."""
+    for port in range(first, min(first + _PORTS, _LAST_PORT) + 1):
         with contextlib.suppress(OSError):
             try_port(host, port)
             return port
-    message = f"port {taken} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
+    message = f"port {first} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
     raise CommandError(Status.NOT_THERE, message)
 
 
@@ -284,11 +261,7 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
 
     with reported(log, "written"):
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            # The proxy locks the log while it runs. A proxy that is about to stop may still hold the lock.
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            output.truncate(0)
+        with log.open("wb") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "proxy", "serve", *options, *rules],
                 # Do not import modules from the working folder.

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
-from click.formatting import HelpFormatter
 
 from proxy import __version__
 from proxy.cli.output import NAME, CommandError, Status, say
@@ -71,34 +70,6 @@ class _Commands(click.Group):
         if args and args[0].startswith("-") and args[0].partition("=")[0] not in ("-h", "--help", "-V", "--version"):
             args = ["serve", *args]
         return super().parse_args(ctx, args)
-
-
-class _Launch(click.Command):
-    """`launch`: only arguments after `--` are passed to the agent."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        at = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:at])
-        ctx.params["arguments"] = args[at + 1 :]
-        return rest
-
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS...]"]
-
-
-class _SettingsCommand(click.Command):
-    """A command with an option for each setting; its help lists them in their groups."""
-
-    def format_options(self, ctx: click.Context, formatter: HelpFormatter) -> None:
-        groups = {spec.name: spec.group for spec in SPECS}
-        rows: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                rows.setdefault(groups.get(parameter.name or "", "Options"), []).append(record)
-        for group, records in rows.items():
-            with formatter.section(group):
-                formatter.write_dl(records)
 
 
 def _note_unread_rules(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -159,7 +130,7 @@ def commands(ctx: click.Context) -> None:
         print(_SHORT_HELP)
 
 
-@commands.command(cls=_SettingsCommand, epilog=_SETTINGS)
+@commands.command(epilog=_SETTINGS)
 @_settings
 def serve(**options: str | None) -> None:
     """Check everything, then serve. This is the default command if options are given."""
@@ -168,7 +139,7 @@ def serve(**options: str | None) -> None:
     serve_command(_given(options))
 
 
-@commands.command(cls=_SettingsCommand, epilog=_SETTINGS)
+@commands.command(epilog=_SETTINGS)
 @_json
 @_settings
 def check(*, as_json: bool, **options: str | None) -> None:
@@ -237,7 +208,7 @@ def parse(**options: Any) -> int:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Maximum time for one answer. After three timeouts in a row the doctor stops.",
+    help="Maximum time for one answer.",
 )
 @_rules
 def doctor(**options: Any) -> int:
@@ -272,13 +243,14 @@ def setup(**options: Any) -> None:
     setup_command(**options)
 
 
-@commands.command(cls=_Launch, epilog=_EXITS)
+@commands.command(epilog=_EXITS)
 @_agent
+@click.argument("arguments", nargs=-1, metavar="[-- ARGUMENTS...]")
 @click.option(
     "--upstream",
     default="",
     metavar="URL",
-    help="The model server. A proxy for it is started if none listens at --url, and stopped when the agent exits.",
+    help="The model server. A proxy for it is started, and stopped when the agent exits.",
 )
 def launch(**options: Any) -> int:
     """Start an agent on the proxy.
@@ -289,7 +261,7 @@ def launch(**options: Any) -> int:
     None of your files is written. What options and variables cannot express is in a private folder, which is removed
     when the agent exits. To configure an agent permanently, run `setup AGENT --write`.
 
-    If something else listens at --url, the proxy for --upstream uses the next free port.
+    The proxy for --upstream listens at --url, or at the next free port.
     """
     from proxy.cli.launch import launch_command  # noqa: PLC0415
 

@@ -13,19 +13,17 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 
 import tomlkit
-from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AoT, Comment, InlineTable, Table
+from tomlkit.items import InlineTable
 
 from proxy.cli.configuration import PROVIDER, File, Format
-from proxy.json import Json, JsonObject, unique
+from proxy.json import Json, JsonObject, as_object, as_text, unique
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _COMMENT = re.compile(rf"({_STRING})|//[^\n]*|/\*[\s\S]*?\*/")
 # A comma without a value before it is kept, so that parsing fails.
 _TRAILING = re.compile(rf"({_STRING}|[\[{{,]\s*,)|,(?=\s*[}}\]])")
 _SIGN = re.compile(r"\S")
-_COMMA = re.compile(r"\s*,")
 _BLANK = " \t\r\n"
 
 
@@ -51,44 +49,20 @@ def merged(text: str, file: File) -> str:
     return after
 
 
-def emptied(before: JsonObject, content: JsonObject, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the values that merging the content replaces by an empty string."""
-    for key, value in content.items():
-        old = before.get(key)
-        if isinstance(value, dict) and isinstance(old, dict):
-            yield from emptied(old, value, (*at, key))
-        elif value == "" and old not in (None, ""):
-            yield (*at, key)
-
-
-def rivals_in(text: str, file: File) -> list[tuple[str, ...]]:
-    """Return the paths of the file's rivals that a text has, except the proxy's models.
-
-    Raises NotMergeableError.
-    """
-    content = read(text, file.format) if file.rivals else {}
-    paths = []
-    for rival in file.rivals:
-        for path, value in _found(content, rival):
-            name = value.get("primary") if isinstance(value, dict) else value
-            if isinstance(name, str) and name and not name.startswith(f"{PROVIDER}/"):
-                paths.append(path)
-    return paths
-
-
-def _found(content: Json, path: tuple[str, ...], at: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Json]]:
-    """Yield the values at a path, in which `*` is any key or item, each with its own path."""
-    if not path:
-        yield at, content
-        return
-    items: dict[str, Json] = {}
-    if isinstance(content, dict):
-        items = content
-    elif isinstance(content, list):
-        items = {str(index): item for index, item in enumerate(content)}
-    for name, value in items.items():
-        if path[0] in ("*", name):
-            yield from _found(value, path[1:], (*at, name))
+def own_models(text: str, file: File) -> list[str]:
+    """Return the user's agents in the text of a file that do not use the proxy's models. Raises NotMergeableError."""
+    if not file.agents:
+        return []
+    agents = read(text, file.format)
+    for key in file.agents:
+        agents = as_object(agents.get(key))
+    found = []
+    for name, agent in agents.items():
+        model = as_object(agent).get("model")
+        used = as_text(model) or as_text(as_object(model).get("primary"))
+        if used and not used.startswith(f"{PROVIDER}/"):
+            found.append(name)
+    return found
 
 
 def read(text: str, format: Format) -> JsonObject:
@@ -119,6 +93,11 @@ def expected(before: JsonObject, content: JsonObject) -> JsonObject:
 
 
 def _toml_edited(text: str, content: JsonObject) -> str:
+    """Return the text of a TOML file with the content merged in.
+
+    Values are changed in their places. Missing values go to the start of the file and missing tables to its end,
+    because tomlkit would separate a comment from the table after it.
+    """
     has_crlf = 0 < text.count("\n") == text.count("\r\n")
     if has_crlf:
         text = text.replace("\r\n", "\n")
@@ -127,61 +106,29 @@ def _toml_edited(text: str, content: JsonObject) -> str:
         # tomlkit moves tables such as `[a.b]`, then `[[c]]`, then `[a.d]`.
         if tomlkit.dumps(document) != text:
             raise NotMergeableError("the order of its tables cannot be edited safely")
-        added = _toml_merge(document, content)
-        after = tomlkit.dumps(document)
-        if added:
-            if after.strip() and not after.endswith("\n\n"):
-                after += "\n" if after.endswith("\n") else "\n\n"
-            after += tomlkit.dumps(added)
+        first = {key: value for key, value in content.items() if key not in document and not isinstance(value, dict)}
+        last = _toml_merge(document, {key: value for key, value in content.items() if key not in first})
+        after = "\n".join(filter(None, map(tomlkit.dumps, (first, document, last))))
     except (TOMLKitError, RecursionError) as error:
         raise NotMergeableError(f"it is TOML that cannot be edited safely: {error}") from error
     return after.replace("\n", "\r\n") if has_crlf else after
 
 
 def _toml_merge(table: MutableMapping[str, Any], content: JsonObject) -> JsonObject:
-    """Set the content's values in a table, and return the tables that it lacks.
-
-    The caller adds the missing tables at the end of the file, because tomlkit would separate a comment from the table
-    after it. Values of a table without a header are returned for the same reason.
-    """
-    added: JsonObject = {}
-    new: JsonObject = {}
-    has_header = not (isinstance(table, Table) and table.is_super_table())
+    """Set the content's values in a table, and return the tables that it lacks."""
+    missing: JsonObject = {}
     for key, value in content.items():
         old = table.get(key)
-        if old is None:
-            is_table = isinstance(value, dict) and not isinstance(table, InlineTable)
-            (added if is_table or not has_header else new)[key] = value
-        elif isinstance(value, dict):
-            if not isinstance(old, MutableMapping):
-                raise NotMergeableError(f"{key} is not a table")
-            inner = _toml_merge(old, value)
-            if inner:
-                added[key] = inner
+        if isinstance(value, dict) and isinstance(old, MutableMapping):
+            if inner := _toml_merge(old, value):
+                missing[key] = inner
+        elif isinstance(value, dict) and old is not None:
+            raise NotMergeableError(f"{key} is not a table")
+        elif isinstance(value, dict) and not isinstance(table, InlineTable):
+            missing[key] = value
         elif old != value or isinstance(old, bool) is not isinstance(value, bool):
             table[key] = value
-    # Insert last, because inserting invalidates the table's index.
-    for key, value in new.items():
-        _toml_insert(table, key, value)
-    return added
-
-
-def _toml_insert(table: MutableMapping[str, Any], key: str, value: Json) -> None:
-    """Add a key after the last one of a table, before comments that may belong to the next table."""
-    container = table.value if isinstance(table, Table) else table
-    if not isinstance(container, Container):
-        table[key] = value
-        return
-    body, at = container.body, 0
-    for index, (name, item) in enumerate(body, 1):
-        if name is not None and (name.is_dotted() or not isinstance(item, (Table, AoT))):
-            at = index
-    rest = body[at:]
-    del body[at:]
-    container.append(key, value)
-    if rest and isinstance(rest[0][1], Comment):
-        container.add(tomlkit.nl())
-    body.extend(rest)
+    return missing
 
 
 class _Member(NamedTuple):
@@ -221,9 +168,8 @@ class _Document:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._bare = _blanked(text.removeprefix("\ufeff").rjust(len(text)), _COMMENT)
         # Strict JSON of the same length, so that places are the same in both texts.
-        self._strict = _blanked(self._bare, _TRAILING)
+        self._strict = _blanked(_blanked(text.removeprefix("\ufeff").rjust(len(text)), _COMMENT), _TRAILING)
         self.root = self._after_blanks(0)
 
     def _after_blanks(self, at: int) -> int:
@@ -275,18 +221,8 @@ class _Document:
                 yield member.start, member.end, dumped(value)
         if not added:
             return
-        # New members follow the others and the comments after them.
-        brace = _DECODER.raw_decode(self._strict, at)[1] - 1
-        end = start = len(self._text[:brace].rstrip(_BLANK))
-        new = newline + f",{newline}".join(added)
-        if "\n" not in self._text[start:brace]:
-            new += newline + indent.removesuffix(unit)
-            end = brace
-        if members:
-            last = max(member.end for member in members.values())
-            if not _COMMA.match(self._bare, last):
-                if last == start:
-                    new = f",{new}"
-                else:
-                    yield last, last, ","
-        yield start, end, new
+        # New members precede the others, so that a comma and the comments after the last member stay.
+        new = newline + f",{newline}".join(added) + ("," if members else "")
+        if self._text[at + 1 :].lstrip(" \t")[:1] not in "\r\n":
+            new += newline + (indent if members else indent.removesuffix(unit))
+        yield at + 1, at + 1, new

@@ -37,17 +37,6 @@ def plain_url(url: str) -> str:
         raise CommandError(Status.USAGE, f"--url {url!a} is not valid; give {error}") from error
 
 
-def named_key(name: str, variables: Mapping[str, str]) -> str:
-    """Return the key in the variable that `--key-env` names. Raises CommandError."""
-    key = variables.get(name, "").strip()
-    if not key:
-        raise CommandError(Status.USAGE, f"--key-env {name}: the variable is not set, or is empty; set it to the key")
-    if not (key.isascii() and key.isprintable()):
-        words = "the variable has characters that no HTTP header can carry; set it again"
-        raise CommandError(Status.USAGE, f"--key-env {name}: {words}")
-    return key
-
-
 class ProxyFacts:
     """Asks the proxy at a URL, with or without a key; `ca_file` is for https."""
 
@@ -56,15 +45,6 @@ class ProxyFacts:
         self._server = ModelServer(ServerOptions(url, connect_timeout=_CONNECT, ca_file=ca_file))
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._key_name = key_name
-
-    def model_server(self) -> str:
-        """Return the URL of the proxy's model server, or "" if no proxy answers."""
-        try:
-            _, about = self._get("/")
-            _, health = self._get("/health")
-        except CommandError:
-            return ""
-        return as_text(object_in(health).get("vllm_url")) if object_in(about).get("service") == SERVICE else ""
 
     def totals(self) -> dict[str, int] | None:
         """Return the live page's totals once no request runs, or after a second. None if the page is unavailable."""

@@ -12,12 +12,12 @@ from proxy import __version__
 from proxy.cli.check import check_surroundings, checked_settings, is_activated, try_port
 from proxy.cli.output import FOLDER, NAME, report
 from proxy.config.api_keys import Keys
-from proxy.config.load import RULES_VARIABLE, SECTIONS, VIA_VARIABLE, bind, environment, working_folder
-from proxy.config.rules import Rules
+from proxy.config.load import RULES_VARIABLE, VIA_VARIABLE, bind, environment, working_folder
+from proxy.config.rules import Rules, entries_in_force
 from proxy.config.settings import SPECS, Settings
 from proxy.display import escaped
 from proxy.errors import RulesError
-from proxy.exchange.plan import keyless, server_of
+from proxy.exchange.plan import keyless
 from proxy.limits import THREADS
 from proxy.server.logging_setup import log_line
 from proxy.web.routes import CHAT, MESSAGES, RESPONSES
@@ -92,15 +92,13 @@ def _check_port(settings: Settings) -> None:
 
 def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]:
     """Yield three lines, safe to print, about what is served and how. They show no key."""
-    paths = ", ".join(route.path for route in (CHAT, MESSAGES, RESPONSES))
-    passed = len(settings.pass_through)
     facts = {
         "listens on": f"http://{bind(settings)}",
-        "paths": f"{paths}, and {passed} passed through" if passed else paths,
-        "model servers": ", ".join(_servers(settings, rules)),
+        "paths": ", ".join(route.path for route in (CHAT, MESSAGES, RESPONSES)),
+        "model servers": ", ".join(dict.fromkeys((settings.upstream, *rules.urls))),
     }
     yield _line(facts)
-    counts = [f"{len(getattr(rules, name))} {name}" for name in SECTIONS if getattr(rules, name)]
+    counts = [f"{len(found)} {section}" for section, found in entries_in_force(rules).items() if found]
     client_keys = f"{len(keys.clients)} for clients" if keys.clients else "none required"
     others = {"one for the model server": keys.upstream, "one for the admin": keys.admin}
     facts = {
@@ -115,19 +113,7 @@ def startup_lines(settings: Settings, rules: Rules, keys: Keys) -> Iterator[str]
         f"repairs with their values to {settings.audit_file}": settings.audit_file,
         "what clients and models say to the live page": settings.audit_values and not settings.no_ui,
     }
-    limits = (
-        f"{settings.workers} worker{'s' if settings.workers > 1 else ''}, each with {settings.max_streams} streams and "
-        f"{THREADS} other requests; {settings.max_body // 1024} KiB per request; {settings.graceful_timeout} s to stop"
-    )
-    facts = {"writes": ", ".join(words for words, on in written.items() if on) or "only the log", "limits": limits}
-    yield _line(facts)
-
-
-def _servers(settings: Settings, rules: Rules) -> Iterator[str]:
-    """Yield each model server, with its kind if the rules say it."""
-    for url in dict.fromkeys((settings.upstream, *rules.urls)):
-        kinds = {model.server_kind for model in rules.models if model.server_kind and server_of(model, settings) == url}
-        yield f"{url} ({', '.join(sorted(kinds))})" if kinds else url
+    yield _line({"writes": ", ".join(words for words, on in written.items() if on) or "only the log"})
 
 
 def _line(facts: Mapping[str, str]) -> str:

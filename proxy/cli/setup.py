@@ -14,11 +14,11 @@ import click
 
 from proxy.cli.agent_files import AgentFiles
 from proxy.cli.agents import AGENTS
-from proxy.cli.configuration import NO_KEY, Agent, Configuration, Values, past_web_proxy
+from proxy.cli.configuration import NO_KEY, Agent, Configuration, Values, web_proxy_exceptions
 from proxy.cli.merging import merged
 from proxy.cli.output import NAME, CommandError, Status, show
-from proxy.cli.proxy_facts import ProxyFacts, named_key, plain_url
-from proxy.config.load import environment, load, own_url
+from proxy.cli.proxy_facts import ProxyFacts, plain_url
+from proxy.config.load import environment, key_in_variable, load, own_url
 from proxy.display import escaped
 
 # With a smaller context, some agents compact immediately or send nothing at all.
@@ -81,7 +81,7 @@ def target(
         if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", key_env):
             message = f"--key-env {key_env!a} is not the name of a variable in capitals, such as PROXY_KEY"
             raise CommandError(Status.USAGE, message)
-        key = named_key(key_env, variables)
+        key = key_in_variable(key_env, f"--key-env {key_env}", variables)
     return Target(AGENTS[agent], plain_url(url), model, key_env, key, variables, rules)
 
 
@@ -95,7 +95,8 @@ def setup_command(*, write: bool, undo: bool, **options: Any) -> None:
         return
     aim = target(**options)
     values = aim.values()
-    configuration = past_web_proxy(aim.agent.configure(values), values)
+    usual = aim.agent.configure(values)
+    configuration = replace(usual, environment={**usual.environment, **web_proxy_exceptions(values)})
     # Collect the lines first: the files are written even if the output is closed.
     show([*(_written(aim, values, configuration) if write else described(aim.agent, values, configuration))])
 
@@ -109,9 +110,8 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
         instead = "instead of the environment: " if file.optional else ""
         yield f"\n# {instead}{file.path} ({file.format.value}; --write merges this into the file)"
         yield merged("", file).rstrip("\n")
-        if file.rivals:
-            paths = ", ".join(map(".".join, file.rivals))
-            yield f"# if the file has these, they override the proxy; remove them: {paths}"
+        if file.agents:
+            yield f"# agents in {'.'.join(file.agents)} that have a `model` do not use the proxy"
     if configuration.command:
         yield from ("\n# start", _shown(configuration.command, values))
     yield from _notes(configuration, values)
@@ -120,7 +120,7 @@ def described(agent: Agent, values: Values, configuration: Configuration) -> Ite
 def _title(agent: Agent, values: Values) -> Iterator[str]:
     """Yield shell comments. Names are escaped: a line break in a model's name would start a command."""
     context = f"{values.context} tokens" if values.context else "unknown"
-    yield f"# {agent.title}: {agent.origin}"
+    yield f"# {agent.title}{f', tested with version {agent.version}' if agent.version else ''}"
     yield f"# proxy {values.url}, model {escaped(values.model)}, context {context}"
 
 

@@ -1,6 +1,6 @@
 """Keys of clients, of model servers and of the admin paths.
 
-Converts bytes of files to frozen `Keys`, or raises one `RulesError` (`SOURCE:LINE: problem; remedy`) that never shows a
+Converts bytes of files to keys, or raises one `RulesError` (`SOURCE:LINE: problem; remedy`) that never shows a
 key. Only SHA-256 digests of the client keys and the admin key are kept.
 """
 
@@ -10,9 +10,8 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -30,17 +29,11 @@ _SECRET = re.compile(rb"[!-~]+")
 _HASHED = "sha256:"
 _DIGEST = "64 hex digits; make them with: printf %s KEY | sha256sum"
 
-
-if TYPE_CHECKING:
-    Digest: TypeAlias = bytes
-else:
-    Digest = Annotated[
-        str, Meta(pattern=r"^[0-9a-fA-F]{64}$(?!\n)", title=_DIGEST, extra={"check": bytes.fromhex})
-    ]
+Digest: TypeAlias = Annotated[str, Meta(pattern="^[0-9a-fA-F]{64}$(?!\n)", title=_DIGEST, extra={"check": str.lower})]
 Limit: TypeAlias = Annotated[int, whole(1, 1_000_000)]
 
 
-class ClientKey(Struct, frozen=True):
+class ClientKey(Struct, frozen=True, omit_defaults=True):
     """A client's key in the file: its digest, globs on the models that it may use (empty: all), and limits (0: none).
 
     `streams` limits concurrent requests to models, streamed or not: both keep the server busy. `client` names the
@@ -73,22 +66,24 @@ class ClientKey(Struct, frozen=True):
             raise Forbidden(words[:1000], "model")
 
 
-@dataclass(frozen=True, slots=True)
-class Keys:
+class Keys(Struct, frozen=True):
     """The keys in force.
 
     Without `clients`, no client needs a key. `upstream` is the main model server's key, or ""; `named` are the keys of
-    other servers, by `Model.key`. `admin` is the digest of the key for the admin paths, or empty.
+    other servers, by `Model.key`. `admin` is the digest of the key for the admin paths, or "".
     """
 
     clients: tuple[ClientKey, ...] = ()
-    upstream: str = field(default="", repr=False)
-    admin: bytes = field(default=b"", repr=False)
-    named: Mapping[str, str] = field(default_factory=dict, repr=False)
+    upstream: str = ""
+    admin: str = ""
+    named: Mapping[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Keys({self.clients!r})"
 
     def client(self, key: bytes) -> ClientKey:
         """Return the client of a key, in constant time. Raises Unauthorized."""
-        digest = hashlib.sha256(key).digest()
+        digest = digest_of(key)
         match = None
         for client in self.clients:
             if hmac.compare_digest(client.digest, digest):
@@ -100,7 +95,7 @@ class Keys:
 
     def is_admin(self, key: bytes) -> bool:
         """Return whether `key` is the admin key; False if none is set."""
-        return bool(self.admin) and hmac.compare_digest(self.admin, hashlib.sha256(key).digest())
+        return bool(self.admin) and hmac.compare_digest(self.admin, digest_of(key))
 
     def upstream_key(self, key: str) -> str:
         """Return the key to send to the main model server, or "", given the client's `key`.
@@ -110,33 +105,9 @@ class Keys:
         return self.upstream if self.clients or self.upstream else key
 
 
-class KeyFile(Struct, frozen=True):
-    """The bytes of a file with keys, and their source, which is empty if there is no such file."""
-
-    data: bytes = b""
-    source: str = ""
-
-    def __repr__(self) -> str:
-        return f"KeyFile({self.source!r})"
-
-
-class KeyFiles(Struct, frozen=True):
-    """The unparsed files of keys. `named` are those of rules' entries."""
-
-    clients: KeyFile = KeyFile()
-    upstream: KeyFile = KeyFile()
-    admin: KeyFile = KeyFile()
-    named: tuple[KeyFile, ...] = ()
-
-    def read(self, rules: Rules) -> Keys:
-        """Parse the keys. Raises RulesError, also for a key whose client is not in the rules."""
-        clients, upstream, admin = self.clients, self.upstream, self.admin
-        return Keys(
-            clients=parse_clients(clients.data, clients.source, rules) if clients.source else (),
-            upstream=parse_secret(upstream.data, upstream.source) if upstream.source else "",
-            admin=parse_admin(admin.data, admin.source) if admin.source else b"",
-            named={file.source: parse_secret(file.data, file.source) for file in self.named},
-        )
+def digest_of(key: bytes) -> str:
+    """Return the SHA-256 digest of a key in hex digits."""
+    return hashlib.sha256(key).hexdigest()
 
 
 def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple[ClientKey, ...]:
@@ -154,7 +125,7 @@ def parse_clients(text: bytes, source: str, rules: Rules | None = None) -> tuple
     if len(nodes) > MAX_KEYS:
         raise node_error(nodes[MAX_KEYS], f"there are over {MAX_KEYS} keys; remove some")
     keys: dict[str, ClientKey] = {}
-    owners: dict[bytes, str] = {}
+    owners: dict[str, str] = {}
     for node in nodes:
         # No value is shown: the user may have written the key instead of its digest.
         key: ClientKey = read(node, ClientKey, "an item of the file of client keys", secret=True)
@@ -180,11 +151,11 @@ def parse_secret(data: bytes, source: str) -> str:
     return key.decode("ascii")
 
 
-def parse_admin(data: bytes, source: str) -> bytes:
+def parse_admin(data: bytes, source: str) -> str:
     """Return the digest of the admin key. The file has the key itself, or `sha256:` and its digest."""
     text = parse_secret(data, source)
     if not text.startswith(_HASHED):
-        return hashlib.sha256(text.encode("ascii")).digest()
+        return digest_of(text.encode("ascii"))
     if not re.fullmatch("[0-9a-fA-F]{64}", text.removeprefix(_HASHED)):
         raise RulesError(f"{source}: after {_HASHED} there must be {_DIGEST}")
-    return bytes.fromhex(text.removeprefix(_HASHED))
+    return text.removeprefix(_HASHED).lower()

@@ -6,26 +6,24 @@ No other module reads the environment.
 from __future__ import annotations
 
 import ipaddress
-import json
 import os
 import re
 import ssl
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from msgspec import Struct, structs
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import Node, ScalarNode
 
-from proxy.config.api_keys import KeyFile, KeyFiles, Keys
+from proxy.config.api_keys import Keys, parse_admin, parse_clients, parse_secret
 from proxy.config.rules import Rules, parse_rules
 from proxy.config.settings import PREFIX, SPECS, Setting, Settings, Spec, origin
 from proxy.config.yaml_nodes import MAX_BYTES, compose, entries, nearest, shown
-from proxy.display import cut, escaped
 from proxy.errors import RulesError
 
 RULES_VARIABLE = f"{PREFIX}RULES"
@@ -44,9 +42,8 @@ SYSTEM_RULES = Path("/etc/vllm-tool-proxy", RULES_NAME)
 _OUR_KEYS = re.compile(rb"^(?:settings|models|tools|clients|aliases)\s*:", re.MULTILINE)
 BUILT_IN = "built-in"
 AUDIT_NAME = "vllm-tool-proxy-audit.jsonl"
-# The sections of a rules file in the order in which `check` prints them, and the characters that it prints of an entry.
-SECTIONS = ("tools", "models", "aliases", "clients")
-_SHOWN = 300
+
+_Parsed = TypeVar("_Parsed")
 
 
 class RulesText(Struct, frozen=True):
@@ -226,37 +223,42 @@ def check_files(settings: Settings) -> None:
             ) from error
 
 
-def key_files(settings: Settings, rules: Rules, env: Mapping[str, str]) -> KeyFiles:
-    """Return the files of the keys in force: those that settings name, or the unit's credentials.
+def read_keys(settings: Settings, rules: Rules, env: Mapping[str, str]) -> Keys:
+    """Return the keys in force, from the files that settings name or the unit's credentials.
 
-    Keys of model servers may come from variables instead. Raises RulesError for a file that cannot be read, and for a
-    variable that is not set.
+    Keys of model servers may come from variables instead. Raises RulesError for an invalid key, for a file that cannot
+    be read, for a variable that is not set, and for a key whose client is not in the rules.
     """
-    upstream = _key_file(settings.upstream_key_file, "upstream-key", env)
-    if not upstream.source and KEY_VARIABLE in env:
-        upstream = KeyFile(os.fsencode(env[KEY_VARIABLE]), KEY_VARIABLE)
-    return KeyFiles(
-        clients=_key_file(settings.client_keys, "client-keys", env),
+
+    def read(named: str, credential: str, parse: Callable[[bytes, str], _Parsed], default: _Parsed) -> _Parsed:
+        path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
+        if not named and (_CREDENTIALS not in env or not _exists(path)):
+            return default
+        return parse(read_file(path), _source(path))
+
+    upstream = read(settings.upstream_key_file, "upstream-key", parse_secret, "")
+    if not upstream and KEY_VARIABLE in env:
+        upstream = key_in_variable(KEY_VARIABLE, KEY_VARIABLE, env)
+    return Keys(
+        clients=read(settings.client_keys, "client-keys", partial(parse_clients, rules=rules), ()),
         upstream=upstream,
-        admin=_key_file(settings.admin_key_file, "admin-key", env),
-        named=tuple(_named_key(source, env) for source in rules.key_sources),
+        admin=read(settings.admin_key_file, "admin-key", parse_admin, ""),
+        named={source: _named_key(source, env) for source in rules.key_sources},
     )
 
 
-def _named_key(source: str, env: Mapping[str, str]) -> KeyFile:
+def _named_key(source: str, env: Mapping[str, str]) -> str:
     """Return the key of a rules entry, from a variable (`$NAME`) or a file."""
-    if not source.startswith("$"):
-        return KeyFile(read_file(Path(source)), source)
-    if source[1:] not in env:
-        raise RulesError(f"key: the variable {source[1:]} is not set; set it in the environment of the proxy")
-    return KeyFile(os.fsencode(env[source[1:]]), source)
+    if source.startswith("$"):
+        return key_in_variable(source[1:], f"key {source}", env)
+    return parse_secret(read_file(Path(source)), source)
 
 
-def _key_file(named: str, credential: str, env: Mapping[str, str]) -> KeyFile:
-    path = Path(named or os.path.join(env.get(_CREDENTIALS, ""), credential))
-    if not named and (_CREDENTIALS not in env or not _exists(path)):
-        return KeyFile()
-    return KeyFile(read_file(path), _source(path))
+def key_in_variable(name: str, where: str, env: Mapping[str, str]) -> str:
+    """Return the key in an environment variable. Raises RulesError, which begins with `where` and shows no key."""
+    if name not in env:
+        raise RulesError(f"{where}: the variable is not set; set it to the key")
+    return parse_secret(os.fsencode(env[name]), where)
 
 
 def open_to_all(settings: Settings, keys: Keys) -> str:
@@ -292,57 +294,8 @@ def _value(spec: Spec, flags: Mapping[str, str], env: Mapping[str, str], filed: 
     return filed.get(spec.name, spec.default)
 
 
-class Entry(NamedTuple):
-    """An entry of a section: `models Qwen*: {parse: proxy}`. Its `title` is `Qwen*`."""
-
-    section: str
-    title: str
-    text: str
-
-
-@lru_cache(maxsize=4)
-def summary(text: RulesText) -> tuple[Entry, ...]:
-    """Return the entries that a valid rules file puts in force, with `text` safe to print.
-
-    Sections that the file lacks are the built-in ones. Each fix of a tool is an entry.
-    """
-    in_force = {**sections(builtin_text()), **sections(text)}
-    found = []
-    for section in SECTIONS:
-        for title, value in _entries(section, in_force[section][1]) if section in in_force else ():
-            shown = escaped(cut(f"{section} {title}: {_flow(value)}", _SHOWN))
-            found.append(Entry(section, title, shown))
-    return tuple(found)
-
-
 def sections(text: RulesText) -> dict[str, tuple[Node, Node]]:
     """Return the key node and the value node of each section that a valid rules file has, if it is not empty."""
     root = compose(text.data, text.source)
     pairs = entries(root, "the file") if root else ()
     return {name: (key, node) for name, key, node in pairs if not isinstance(node, ScalarNode)}
-
-
-def _entries(section: str, node: Node) -> Iterator[tuple[str, Node]]:
-    """Yield the title and the value of each entry."""
-    if isinstance(node, SequenceNode):  # models
-        for item in node.value:
-            rest = [pair for pair in item.value if pair[0].value != "match"]
-            yield next(value.value for key, value in item.value if key.value == "match"), MappingNode("", rest)
-        return
-    for title, _, value in entries(node, section):
-        if section != "tools":
-            yield title, value
-            continue
-        others = [pair for pair in value.value if pair[0].value != "fixes"]
-        for fix in (fix for name, _, fixes in entries(value, title) if name == "fixes" for fix in fixes.value):
-            yield title, MappingNode("", [*fix.value, *others])
-
-
-def _flow(node: Node) -> str:
-    """Return a node as YAML on one line."""
-    if isinstance(node, MappingNode):
-        return f"{{{', '.join(f'{key.value}: {_flow(value)}' for key, value in node.value)}}}"
-    if isinstance(node, SequenceNode):
-        return f"[{', '.join(map(_flow, node.value))}]"
-    is_plain = isinstance(node, ScalarNode) and node.style is None
-    return str(node.value) if is_plain else json.dumps(node.value, ensure_ascii=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_args
@@ -208,7 +208,7 @@ def _path(text: str) -> str:
     return text
 
 
-class Fix(Struct, frozen=True):
+class Fix(Struct, frozen=True, omit_defaults=True):
     r"""One repair: if `condition` holds for `parameter`, `action` is done.
 
     name: Name of the rule in the audit; default: the action.
@@ -279,7 +279,7 @@ class Fix(Struct, frozen=True):
         )
 
 
-class Tool(Struct, frozen=True):
+class Tool(Struct, frozen=True, omit_defaults=True):
     """Repairs of a tool's calls.
 
     models: Globs on the names of the models that the repairs are for; default: all.
@@ -341,20 +341,20 @@ class Rules:
 
     `settings` are those of the file, by setting name. `sha256` is the digest of the file, `source` its path or
     "built-in". `builtin_tools` are the built-in repairs, whether or not the file replaces them. `legacy_file`: the
-    user's file has no section `models`, like those of an earlier system. `aliases` are pairs of glob and name.
-    `case_sensitive_tools` is the setting of that name (`config/load.py`).
+    user's file has no section `models`, like those of an earlier system. `case_sensitive_tools` is the setting of that
+    name (`config/load.py`).
     """
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
     clients: Mapping[str, Client] = field(default_factory=dict)
     sha256: str = ""
     source: str = ""
-    tools: tuple[ToolRule, ...] = ()
-    builtin_tools: tuple[ToolRule, ...] = ()
+    builtin_tools: Mapping[str, Tool] = field(default_factory=dict)
     legacy_file: bool = False
     case_sensitive_tools: bool = False
-    aliases: tuple[tuple[str, str], ...] = ()
     # Cached results: most requests are for the same few models and clients.
     _known: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -398,7 +398,7 @@ class Rules:
 
     def _alias(self, name: str) -> tuple[str, str]:
         """Return the first alias that matches, as its glob and the new name, or "" and the name itself."""
-        return next((pair for pair in self.aliases if fnmatchcase(name, pair[0])), ("", name))
+        return next((pair for pair in self.aliases.items() if fnmatchcase(name, pair[0])), ("", name))
 
     def alias(self, name: str) -> str:
         """Return the model that is requested upstream for `name`: the first alias that matches, else `name`.
@@ -425,11 +425,12 @@ class Rules:
         """
 
         def make() -> Policy:
-            tools = tuple(rule for rule in self.tools if applies_to_model(rule, model))
+            tools = [rule for rule in _tool_rules(self.tools) if applies_to_model(rule, model)]
+            builtin = [*_tool_rules(self.builtin_tools)]
             ids = self.heal_plan(model, family).ids
             return Policy(
-                rules=tuple(rule for rule in tools if rule not in self.builtin_tools),
-                fallback_rules=tuple(rule for rule in tools if rule in self.builtin_tools),
+                rules=tuple(rule for rule in tools if rule not in builtin),
+                fallback_rules=tuple(rule for rule in tools if rule in builtin),
                 case_sensitive=self.case_sensitive_tools,
                 ids="kimi" if "kimi_ids" in ids else "mistral" if "mistral_ids" in ids else "openai",
                 infer_from_legacy_table=self.legacy_file,
@@ -461,6 +462,10 @@ class Rules:
         return family.healings if family else ()
 
 
+def _tool_rules(tools: Mapping[str, Tool]) -> Iterator[ToolRule]:
+    return (fix.rule(name, tool.models) for name, tool in tools.items() for fix in tool.fixes)
+
+
 def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules:
     """Parse a rules file. A section that a user's file lacks is taken from `builtin`.
 
@@ -476,10 +481,6 @@ def parse_rules(text: bytes, source: str, builtin: Rules | None = None) -> Rules
         own[name] = read_settings(child) if name == "settings" else read(child, kinds[name], name)
         if name == "tools" and sum(len(tool.fixes) for tool in own[name].values()) > MAX_RULES:
             raise node_error(key, f"there are over {MAX_RULES} rules for tools; remove some, or join them by globs")
-    if "tools" in own:
-        own["tools"] = tuple(fix.rule(name, tool.models) for name, tool in own["tools"].items() for fix in tool.fixes)
-    if "aliases" in own:
-        own["aliases"] = tuple(own["aliases"].items())
     digest = hashlib.sha256(text).hexdigest()
     rules = replace(base, **own, sha256=digest, source=source, legacy_file=builtin is not None and "models" not in own)
     return rules if builtin is not None else replace(rules, builtin_tools=rules.tools)
@@ -490,8 +491,25 @@ def literal(name: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", name)
 
 
+def entry_text(entry: Struct | str) -> str:
+    """Return an entry of a rules file as JSON, without keys that have their default values."""
+    written = msgspec.to_builtins(entry)
+    if isinstance(written, dict):
+        written = {key: value for key, value in written.items() if value != {}}
+    return json.dumps(written)
+
+
+def entries_in_force(rules: Rules) -> dict[str, list[tuple[str, Struct | str]]]:
+    """Return the entries by section, each with its title: the name or the glob that it is for."""
+    return {
+        "tools": [*rules.tools.items()],
+        "models": [(model.match, model) for model in rules.models],
+        "aliases": [*rules.aliases.items()],
+        "clients": [*rules.clients.items()],
+    }
+
+
 def entry_with(model: Model, name: str, healings: Iterable[str]) -> str:
     """Return a line of a rules file: the entry for the model `name`, with these healings added."""
     heal = structs.replace(model.heal, on=tuple(dict.fromkeys((*model.heal.on, *healings))))
-    entry = msgspec.to_builtins(structs.replace(model, match=literal(name), heal=heal))
-    return f"- {json.dumps({key: value for key, value in entry.items() if value != {}})}"
+    return f"- {entry_text(structs.replace(model, match=literal(name), heal=heal))}"

@@ -1,4 +1,4 @@
-"""The settings. A field of `Settings` has the type, default and limits; its docstring has the group and help.
+"""The settings. A field of `Settings` has the type, default and limits; its docstring has the help.
 
 Flags, environment variables, keys in the rules file, `--help` and `docs/rules.schema.json` are generated from them.
 """
@@ -202,7 +202,6 @@ class Spec:
     kind: Any
     default: Setting
     help: str
-    group: str
     metavar: str
     flags: tuple[str, ...]
     variables: tuple[str, ...]
@@ -222,15 +221,11 @@ class Spec:
 
 
 def _specs() -> tuple[Spec, ...]:
-    described: dict[str, tuple[str, str, str]] = {}
-    group = ""
+    described: dict[str, tuple[str, str]] = {}
     for line in cleandoc(Settings.__doc__ or "").splitlines():
         names, _, help = line.partition(":")
         name, _, metavar = names.partition(" ")
-        if help:
-            described[name] = (help.strip(), group, metavar)
-        elif line:
-            group = names
+        described[name] = (help.strip(), metavar)
 
     def spec(field: structs.FieldInfo) -> Spec:
         name = field.name
@@ -238,7 +233,7 @@ def _specs() -> tuple[Spec, ...]:
             name,
             field.type,
             field.default,
-            *described.get(name, ("", "", "")),  # `python -OO` removes docstrings
+            *described.get(name, ("", "")),  # `python -OO` removes docstrings
             flags=(f"--{name.replace('_', '-')}", *_FLAGS.get(name, ())),
             variables=(f"{PREFIX}{name.upper()}", *_VARIABLES.get(name, ())),
             keys=(name, *_KEYS.get(name, ())),

@@ -21,10 +21,8 @@ from proxy.secrets import masked
 from proxy.upstream.api import CHAT_COMPLETIONS
 from proxy.upstream.client import ModelServer
 from proxy.upstream.model_list import listed
-from proxy.upstream.responses import fetch
+from proxy.upstream.responses import error_of, fetch
 
-# Consecutive timeouts after which no more requests are sent.
-MAX_TIMEOUTS = 3
 _TIMEOUT = 504
 _CONNECT_SECONDS = 2.0
 _START = "start the model server, or pass its URL with --upstream"
@@ -83,11 +81,8 @@ class Answer:
 
     @property
     def error(self) -> str:
-        """The error message: OpenAI's `error.message`, vLLM's older flat `message`, or FastAPI's `detail`."""
-        error = self.json.get("error")
-        words = as_text(as_object(error).get("message")) or as_text(error)
-        words = words or as_text(self.json.get("message")) or as_text(self.json.get("detail"))
-        return words or self.body[:300].decode("utf-8", "replace").strip()
+        """The error message of an answer other than 200."""
+        return error_of(self.status, self.body).message
 
 
 @dataclass(slots=True)
@@ -123,7 +118,6 @@ class Asker:
         self._server = server
         self._key = key
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._timeouts = 0
 
     @property
     def url(self) -> str:
@@ -144,8 +138,6 @@ class Asker:
         if left <= 0:
             self.is_over = True
             return Answer(0, trouble="the time for all probes is over", timed_out=True)
-        if self._timeouts >= MAX_TIMEOUTS:
-            return Answer(0, trouble="the server did not answer the requests before this one", timed_out=True)
         self.spent.requests += 1
         seconds = min(left, seconds, self.seconds)
         headers, data = self._headers, None
@@ -155,11 +147,9 @@ class Asker:
             status, whole = fetch(self._server, path, headers, seconds, data)
         except ProxyError as error:
             timed_out = error.status == _TIMEOUT
-            self._timeouts += timed_out
             self.is_over |= timed_out and seconds == left
             trouble = f"no answer within {seconds:g} s" if timed_out else error.message
             return Answer(0, trouble=trouble, timed_out=timed_out)
-        self._timeouts = 0
         return Answer(status, masked(whole, (self._key,)) if status >= 400 else whole)
 
 
@@ -175,7 +165,7 @@ class Reply:
         self.text, self.reasoning = choice.text, choice.reasoning
         self.calls, self.ids = choice.calls, choice.ids
         self.finish = choice.finish or ""
-        self.error = view.error or ((answer.error or "an empty error") if self.status != 200 else "")
+        self.error = view.error or (answer.error if self.status != 200 else "")
         # Whether it is a success without an error in its body, and whether a stream ended with `[DONE]`.
         self.taken = self.status == 200 and not self.error and bool(view.choices)
         self.done = view.done

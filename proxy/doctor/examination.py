@@ -87,7 +87,7 @@ class Level(Enum):
     UNKNOWN = "unknown"
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, omit_defaults=True):
     """One result of a probe. `kind` is the kind of call concerned, or "".
 
     `harm` is the effect on agents; `handled` means that the proxy already repairs it. `remedy` is the server flag or

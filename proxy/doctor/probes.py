@@ -19,7 +19,6 @@ from proxy.doctor.examination import (
     TOOL,
     Examination,
     Finding,
-    Level,
     Probe,
     finding,
     written_in,
@@ -27,7 +26,7 @@ from proxy.doctor.examination import (
 from proxy.doctor.prompts import Fate
 from proxy.exchange.plan import KEEPS_TOOLS, NO_PARSER, PARSER_FAILED
 from proxy.healing.families import FAMILIES, Parsers
-from proxy.healing.heal import HEALINGS, HealPlan, TemplateProbe
+from proxy.healing.heal import HEALINGS, TemplateProbe
 from proxy.json import Json, JsonObject, as_object, dump, is_object_text, load_json
 from proxy.notations.thoughts import ALL_MARKERS
 from proxy.upstream.context_overflow import read_overflow
@@ -40,7 +39,6 @@ _THINKING_TOKENS = 1200
 # Servers that refuse a too long prompt before processing it. Elsewhere the request would cost a full context.
 _REFUSE_EARLY = ("vllm", "sglang", "llamacpp")
 _MAX_WORDS = 300_000
-_NO_ANSWERS = (0, 200, 404, 405, 501)
 _TEMPLATE_FLAG = "--chat-template-file with the template for tools that the model was trained on"
 # The text searched for in the prompt: one run of letters, which every vocabulary can spell.
 MARK = "mkwatched"
@@ -87,10 +85,10 @@ def _calls(examination: Examination) -> Iterator[Finding]:
         yield finding("parser_missing", words=shown(auto.error), flag=_flag(examination))
     elif PARSER_FAILED.search(auto.error):
         yield finding("parser_fails", words=shown(auto.error), flag=_flag(examination))
-    elif _is_unanswered(examination):
-        yield finding("chat_unanswered", words=auto.why_not)
     elif not auto.taken:
-        yield finding("call_unknown", words=auto.why_not)
+        # A request without tools shows whether the server answers at all.
+        unknown = "call_unknown" if examination.plain().taken else "chat_unanswered"
+        yield finding(unknown, words=auto.why_not)
     elif auto.calls:
         yield from _structured(examination, auto)
     else:
@@ -125,14 +123,6 @@ def flags(kind: str, own: Parsers | None, syntax: str) -> str:
     # llama.cpp has no named parsers: it reads the format that its template prescribes. One that takes tools was started
     # with --jinja.
     return _TEMPLATE_FLAG if kind == "llamacpp" and syntax else ""
-
-
-def _is_unanswered(examination: Examination) -> bool:
-    """Return whether requests with tools get no answer. A server error counts only if a plain request fails, too."""
-    replies = (examination.reply("auto"), examination.raw())
-    if all(not reply.taken and reply.status in _NO_ANSWERS for reply in replies):
-        return True
-    return all(reply.status >= 500 for reply in replies) and examination.plain().status >= 500
 
 
 def _structured(examination: Examination, auto: Reply) -> Iterator[Finding]:
@@ -280,7 +270,7 @@ def _shapes() -> Iterator[_Shape]:
         before = healing.example[0] or []
         has_call = any("tool_calls" in message for message in before)
         messages = [_ASK, *before] if has_call else [*before]
-        if before[-1]["role"] in ("system", "developer"):
+        if before[-1]["role"] == "system":
             messages.append(_ASK)
         base = "results" if has_call and healing.probe.id != "results" else "tools"
         in_call = any(healing.probe.text in dump(message.get("tool_calls")) for message in before)
@@ -313,15 +303,10 @@ def _template(shape: _Shape, examination: Examination) -> Iterator[Finding]:
     heal = shape.heal
     if shape.in_call and fate is Fate.LOST and _fate(examination, _PLAINEST_CALL)[0] is Fate.LOST:
         heal = ""  # every call is lost
-    # Healings for every model need no entry: hardly any server accepts arguments that are not JSON.
-    handled = heal in HealPlan().ids
-    remedy = "not needed with the proxy, which heals every request"
-    if not heal:
-        remedy = "the chat template for tools that the model was trained on (--chat-template)"
-    elif not handled:
+    remedy = "the chat template for tools that the model was trained on (--chat-template)"
+    if heal:
         remedy = f"a chat template that accepts it, or heal: {{on: [{heal}]}} in the model's entry"
-    level = Level.NOTE if handled else Level.HARM
-    yield replace(found, level=level, remedy=remedy, handled=handled, heal=heal)
+    yield replace(found, remedy=remedy, heal=heal)
 
 
 PROBES = (

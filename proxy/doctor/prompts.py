@@ -8,7 +8,6 @@ has: text that the template drops adds none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
@@ -52,16 +51,8 @@ class Fate(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A prompt as text, or the server's words in `refused`."""
-
-    text: str = ""
-    refused: str = ""
-
-
 class Prompts:
-    """Returns the prompts of one model, in the way that its server supports."""
+    """Looks for texts in the prompts of one model, in the way that its server supports."""
 
     def __init__(self, ask: Asker, model: str) -> None:
         self._ask = ask
@@ -71,36 +62,28 @@ class Prompts:
     def source(self) -> PromptSource:
         """The way to see prompts on this server, found with a minimal conversation."""
         for source in _SHOWING:
-            prompt = self._shown_by(source, {"messages": [_HI]})
-            if prompt is not None and "mkbaseline" in prompt.text:
+            if self._shown(source, {"messages": [_HI]}, "mkbaseline")[0] is Fate.KEPT:
                 return source
         counts = [self._count({"messages": [{**_HI, "content": text}]})[0] for text in ("mkone", _many("mkone"))]
         return PromptSource.COUNTED if _grew(*counts) else PromptSource.NONE
-
-    def prompt(self, body: JsonObject) -> Prompt | None:
-        """Return the prompt for messages and tools; None if the server does not show it or did not answer."""
-        return self._shown_by(self.source, body) if self.source in _SHOWING else None
 
     def fate(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
         """Return the fate of `mark` in the conversation that `shape` builds with it, and the words of a refusal."""
         if self.source is PromptSource.COUNTED:
             return self._counted(shape, mark)
-        prompt = self.prompt(shape(mark))
-        if prompt is None:
-            return Fate.UNKNOWN, ""
-        if prompt.refused:
-            return Fate.REFUSED, prompt.refused
-        return (Fate.KEPT if mark in prompt.text else Fate.LOST), ""
+        return self._shown(self.source, shape(mark), mark) if self.source in _SHOWING else (Fate.UNKNOWN, "")
 
-    def _shown_by(self, source: PromptSource, body: JsonObject) -> Prompt | None:
-        """Return the prompt or the words of a refusal; None if the server lacks the path or this use of it."""
+    def _shown(self, source: PromptSource, body: JsonObject, mark: str) -> tuple[Fate, str]:
+        """Return the fate of `mark` in the prompt that the server shows. It is unknown if the server shows none."""
         answer = self._ask.request(source.value, {"model": self._model, **body, **_SHOWING[source]})
         if answer.status in _REFUSED:
-            return Prompt(refused=answer.error or f"status {answer.status}")
+            return Fate.REFUSED, answer.error
         text = as_text(answer.json.get("prompt"))
         if source is PromptSource.TOKENIZE:
             text = "".join(map(as_text, as_list(answer.json.get("token_strs")))).translate(_MARKS)
-        return Prompt(text) if text and answer.status == 200 else None
+        if answer.status != 200 or not text:
+            return Fate.UNKNOWN, ""
+        return (Fate.KEPT if mark in text else Fate.LOST), ""
 
     def _counted(self, shape: MakeConversation, mark: str) -> tuple[Fate, str]:
         few, refused = self._count(shape(mark))

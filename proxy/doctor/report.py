@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from proxy import __version__
@@ -34,7 +34,6 @@ class Report:
     findings: tuple[Finding, ...]
     entry: str
     seconds: float
-    at: str
 
     @property
     def does_harm(self) -> bool:
@@ -85,8 +84,8 @@ def examine(ask: Asker, model: str, rules: Rules, step: Callable[[str], None]) -
         if ask.is_over:  # an unfinished probe proves nothing
             found = [Finding(NOT_EXAMINED, Level.UNKNOWN, f"{probe.title} (no time was left)")]
         findings += found
-    entry, at = entry_for(examination, findings, rules), datetime.now(UTC).isoformat(timespec="seconds")
-    return Report(examination, tuple(findings), entry, round(ask.spent.seconds, 3), at)
+    entry = entry_for(examination, findings, rules)
+    return Report(examination, tuple(findings), entry, round(ask.spent.seconds, 3))
 
 
 def entry_for(examination: Examination, findings: Sequence[Finding], rules: Rules) -> str:
@@ -117,24 +116,15 @@ def as_json(report: Report) -> JsonObject:
     return {
         "format": FORMAT,
         "doctor": __version__,
-        "at": report.at,
         "url": examination.ask.url,
         **{name: getattr(examination, name) for name in ("kind", "version", "model", "context")},
         "verdict": report.verdict,
         "harm": report.does_harm,
         "unexamined": report.ids.count(NOT_EXAMINED),
-        "findings": [*map(_finding, report.findings)],
+        "findings": msgspec.to_builtins(report.findings),
         "entry": report.entry,
         "spent": {**{name: getattr(spent, name) for name in _SPENT}, "seconds": report.seconds},
     }
-
-
-def _finding(finding: Finding) -> JsonObject:
-    fields: JsonObject = {"id": finding.id, "level": finding.level.value, "what": finding.what}
-    if finding.level is Level.HARM:
-        fields["handled"] = finding.handled
-    more: JsonObject = {"harm": finding.harm, "remedy": finding.remedy}
-    return fields | {key: text for key, text in more.items() if text}
 
 
 def lines(report: Report) -> Iterator[str]:

@@ -16,13 +16,13 @@ import re
 import shutil
 import tempfile
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from proxy.config.load import RulesText, builtin_text, read_file, rules_of
 from proxy.config.rules import Rules
 from proxy.errors import RulesError
 
-_BACKUPS = 1000
 # The key of the section, and its entries in the built-in file.
 _SECTION = re.compile(r"^models:[ \t]*(#.*)?\r?\n", re.MULTILINE)
 _ENTRIES = re.compile(r"^models:[^\n]*\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
@@ -52,12 +52,13 @@ def write_entry(file: Path, model: str, entry: str) -> Written:
     file = Path(os.path.realpath(file))
     old = _read(file)
     new = merged(old, str(file), model, entry)
-    backup = None if old is None else _backed_up(file)
     was_legacy = old is not None and rules_of(RulesText(old, str(file))).legacy_file
     try:
+        backup = None if old is None else _backed_up(file)
         replace_file(file, new, 0o644 if old is None else file.stat().st_mode & 0o7777)
     except OSError as error:
-        raise _unwritable(file, error) from None
+        message = f"{file}: cannot be written ({error.strerror}); check the folder and its permissions"
+        raise RulesError(message) from None
     return Written(file, backup, was_legacy and not rules_of(RulesText(new, str(file))).legacy_file)
 
 
@@ -96,19 +97,11 @@ def _read(file: Path) -> bytes | None:
 
 
 def _backed_up(file: Path) -> Path:
-    """Copy the file under a new name next to it."""
-    for number in range(1, _BACKUPS):
-        backup = file.with_name(f"{file.name}.before-{number}")
-        try:
-            with backup.open("xb"):
-                pass
-            shutil.copy2(file, backup)
-            return backup
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise _unwritable(backup, error) from None
-    raise RulesError(f"{file}: there are {_BACKUPS} backups next to it; remove some")
+    """Copy the file under a new name next to it. Raises OSError."""
+    names = (file.with_name(f"{file.name}.before-{number}") for number in count(1))
+    backup = next(name for name in names if not os.path.lexists(name))
+    shutil.copy2(file, backup)
+    return backup
 
 
 def replace_file(path: Path, data: bytes, mode: int) -> None:
@@ -124,7 +117,3 @@ def replace_file(path: Path, data: bytes, mode: int) -> None:
     except BaseException:
         os.unlink(name)
         raise
-
-
-def _unwritable(file: Path, error: OSError) -> RulesError:
-    return RulesError(f"{file}: cannot be written ({error.strerror}); check the folder and its permissions")

@@ -29,9 +29,6 @@ ALL = "all"
 REPEATS = "repeated_calls"
 # The server has shown that it requires the reasoning of earlier turns (F74).
 WANTS_REASONING = "reasoning_back"
-# The ids of records about changes by a rule for the model.
-RULE_TOOLS = "rule_tools"
-RULE_SAMPLING = "rule_sampling"
 # The function of each healing, in the order of healings.json.
 _CHANGES: Mapping[str, Change] = {
     "function_call": calls.function_call,
@@ -154,15 +151,9 @@ NO_HEALING = HealPlan(off=frozenset((ALL,)))
 
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     """Apply a plan to the body: the rules for tools and parameters, then the healings."""
-    offered = offer(body, plan.tools)
-    sampled = sample(offered, plan.sampling)
-    repairs: list[Repair] = []
-    if offered is not body:
-        repairs.append(_by_rule(RULE_TOOLS, body, offered))
-    if sampled is not offered:
-        repairs.append(_by_rule(RULE_SAMPLING, offered, sampled))
-    healed = heal(sampled, plan.ids)
-    repairs += healed.repairs
+    ruled = sample(offer(body, plan.tools), plan.sampling)
+    healed = heal(ruled, plan.ids)
+    repairs = [*([] if ruled is body else [_by_rule(body, ruled)]), *healed.repairs]
     told = healed.body
     if REPEATS in plan.ids:
         told = on_messages(lambda given: results.tell_repeats(given, plan.tools.polls))(told)
@@ -171,15 +162,15 @@ def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     return Healed(told, tuple(repairs))
 
 
-def _by_rule(fix: str, before: JsonObject, after: JsonObject) -> Repair:
-    """Return the record of a rule's changes: the changed fields, and the number of tools."""
+def _by_rule(before: JsonObject, after: JsonObject) -> Repair:
+    """Return the record of the changes by the rules for the model: the changed fields, and the number of tools."""
     others = {**before, **after}.keys() - {"messages", "tools"}
     names = sorted(key for key in others if before.get(key) != after.get(key))
 
     def shown(body: JsonObject) -> str:
         return dump({key: body[key] for key in names if key in body} | {"tools": len(as_list(body.get("tools")))})
 
-    return Repair(fix, shown(before), shown(after), "a rule for the model requires it")
+    return Repair("rule_request", shown(before), shown(after), "a rule for the model requires it")
 
 
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:

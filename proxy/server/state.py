@@ -18,16 +18,16 @@ from functools import partial
 import msgspec
 
 from proxy import __version__
-from proxy.config.api_keys import KeyFiles
+from proxy.config.api_keys import Keys
 from proxy.config.load import (
     DRAIN_VARIABLE,
     VIA_VARIABLE,
     RulesText,
     check_files,
     environment,
-    key_files,
     load,
     open_to_all,
+    read_keys,
     rules_text,
 )
 from proxy.errors import RulesError, Unavailable
@@ -60,7 +60,7 @@ _PATIENCE = 30.0
 
 
 class Published(msgspec.Struct, frozen=True):
-    """The text of the rules file in force, and the files of keys.
+    """The text of the rules file and the keys in force.
 
     `number` counts the reloads, and `signals` those that SIGHUP requested. `error` says why a newer text is not in
     force. `lessons` are the healings, by model, that a model server needs because it rejected requests without them; a
@@ -69,7 +69,7 @@ class Published(msgspec.Struct, frozen=True):
 
     number: int = 0
     text: RulesText = RulesText(b"", "")
-    keys: KeyFiles = KeyFiles()
+    keys: Keys = Keys()
     error: str = ""
     lessons: dict[str, tuple[str, ...]] = {}
     signals: str = ""
@@ -110,14 +110,13 @@ class RulesInForce:
             text = rules_text()
             settings, rules = load(text=text)
             check_files(settings)
-            files = key_files(settings, rules, environment())
-            files.read(rules)
+            keys = read_keys(settings, rules, environment())
         except RulesError as error:
             if last is not None:
                 words = error.message.encode("utf-8", "replace").decode()
                 self.publish(msgspec.structs.replace(last, error=words, signals=signals))
             raise
-        self.publish(Published(1 if last is None else last.number + 1, text, files, signals=signals))
+        self.publish(Published(1 if last is None else last.number + 1, text, keys, signals=signals))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -331,7 +330,7 @@ def _made_by(pid: int, made: str) -> str:
 
 def _snapshot_of(published: Published, via: str) -> Snapshot:
     settings, rules = load(text=published.text)
-    return make_snapshot(settings, rules, published.keys.read(rules), via)
+    return make_snapshot(settings, rules, published.keys, via)
 
 
 def announce(worker: WorkerState) -> None:

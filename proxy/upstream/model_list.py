@@ -120,7 +120,7 @@ def listed_aliases(cards: Sequence[ModelCard], rules: Rules) -> tuple[ModelCard,
     """
     served = {card.id: card for card in cards}
     listed: dict[str, ModelCard] = {}
-    for glob, model in rules.aliases:
+    for glob, model in rules.aliases.items():
         card, name = served.get(model), _listed_name(glob, model)
         if card is None or not name or name in served or rules.alias(name) != model:
             continue

@@ -198,12 +198,13 @@ def error_of_response(call: UpstreamCall, body: bytes, secrets: tuple[str, ...] 
         return UpstreamBroken(f"the model server answered with a redirect ({status}), which is not followed")
     if not 400 <= status <= 599:
         return UpstreamBroken(f"the model server answered with status {status}")
-    error = _error_of(status, masked(body, secrets))
+    error = error_of(status, masked(body, secrets))
     error.headers = response_headers(call, ERROR)
     return error
 
 
-def _error_of(status: int, body: bytes) -> UpstreamRefused:
+def error_of(status: int, body: bytes) -> UpstreamRefused:
+    """Return the error of a response with this status, in the OpenAI shape."""
     try:
         parsed, is_strict = load_upstream(body)
         if not is_strict:

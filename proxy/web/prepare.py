@@ -126,8 +126,7 @@ def response_store(ctx: RequestContext) -> ResponseStore | None:
     """
     if not ctx.worker.keeps or ctx.snapshot.settings.store == "off":
         return None
-    digest = ctx.owner if ctx.key is None else ctx.key.digest
-    return ResponseStore(ctx.worker.shared, digest.hex())
+    return ResponseStore(ctx.worker.shared, ctx.owner.hex() if ctx.key is None else ctx.key.digest)
 
 
 def find_model(ctx: RequestContext, body: JsonObject) -> tuple[TargetModel, ModelOptions]:

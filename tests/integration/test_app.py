@@ -168,8 +168,8 @@ clients:
 """
 KEYS = Keys(
     (
-        ClientKey("one", hashlib.sha256(KEY.encode()).digest(), client="mine"),
-        ClientKey("two", hashlib.sha256(b"sk-2").digest()),
+        ClientKey("one", hashlib.sha256(KEY.encode()).hexdigest(), client="mine"),
+        ClientKey("two", hashlib.sha256(b"sk-2").hexdigest()),
     )
 )
 

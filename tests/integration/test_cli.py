@@ -194,7 +194,7 @@ def test_check_ignores_a_port_in_use(folder: Path) -> None:
     assert done.stdout.startswith(
         f"ok: vllm-tool-proxy 1.0, upstream http://127.0.0.1:{upstream}, listening on 127.0.0.1:{port}, rules built-in"
     )
-    assert "\ntools grep: {name: output_mode_validation, parameter: output_mode, condition: " in done.stdout
+    assert '\ntools grep: {"fixes": [{"parameter": "output_mode", "condition": "invalid_enum", ' in done.stdout
     assert done.stdout.endswith("\nclients codex: {}\n")
 
 

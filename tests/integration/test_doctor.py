@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.config.rules import Rules
-from proxy.doctor.asking import MAX_TIMEOUTS, Asker
+from proxy.doctor.asking import Asker
 from proxy.doctor.examination import THINK, Level, NoModelError, NoServerError
 from proxy.doctor.probes import PROBES
 from proxy.doctor.report import Report, as_json, examine, lines
@@ -23,8 +23,6 @@ from tests.support.worker_state import read_rules
 
 HERMES = "Hermes' JSON"
 CHAT = "/v1/chat/completions"
-# The findings on a server without a fault.
-HEALTHY = {"poisoned_arguments_refused"}
 
 
 def builtin() -> Rules:
@@ -165,21 +163,20 @@ OK_YES = (
 
 @dataclass(frozen=True)
 class Case:
-    """A server, and how its findings differ from those of a healthy server: `more` and `less`."""
+    """A server, and its findings; a healthy server has none."""
 
     behaviour: Behaviour
-    more: frozenset[str]
-    less: frozenset[str] = frozenset()
+    findings: frozenset[str]
 
 
-def case(more: str, less: str = "", **differs: Any) -> Case:
+def case(findings: str, **differs: Any) -> Case:
     """Return the case of a server that differs from a healthy server in these fields."""
-    return Case(replace(FINE, **differs), frozenset(more.split()), frozenset(less.split()))
+    return Case(replace(FINE, **differs), frozenset(findings.split()))
 
 
-def refusing(refuses: Callable[[Sequence[Message]], bool], why: str, more: str, less: str = "") -> Case:
+def refusing(refuses: Callable[[Sequence[Message]], bool], why: str, findings: str) -> Case:
     """Return the case of a template that rejects some conversations."""
-    return case(more, less, template=template(refuses, why))
+    return case(findings, template=template(refuses, why))
 
 
 CASES: Mapping[str, Case] = {
@@ -214,12 +211,9 @@ CASES: Mapping[str, Case] = {
     ),
     **{
         f"chat is always a {status}": case(
-            f"{harm} forced_unknown stream_unknown reasoning_unknown overflow_unknown", before=always(status)
+            "chat_unanswered forced_unknown stream_unknown reasoning_unknown overflow_unknown", before=always(status)
         )
-        for status, harm in (
-            *((404, "chat_unanswered"), (500, "chat_unanswered"), (502, "chat_unanswered"), (503, "chat_unanswered")),
-            *((400, "call_unknown"), (401, "call_unknown"), (422, "call_unknown"), (429, "call_unknown")),
-        )
+        for status in (400, 401, 404, 422, 429, 500, 502, 503)
     },
     "arguments cut off": case("arguments_broken forced_broken", before=chat_only(broken_whole)),
     "a forced call becomes prose": case("forced_ignored", before=forced({"content": "I write it."})),
@@ -243,12 +237,10 @@ CASES: Mapping[str, Case] = {
         "overflow_words", before=when(lambda body: len(last_text(body)) > 5000, refusal("that is rather long"))
     ),
     "a long prompt is accepted": case("overflow_taken", before=when(lambda body: len(last_text(body)) > 5000, OK_YES)),
-    "developer is lost": case("developer_lost", template=without_role("developer")),
-    "developer is lost, shown by token counts": case(
-        "developer_lost", template=without_role("developer"), paths={"/tokenize": (404, b"")}
-    ),
-    "developer is refused": refusing(in_a_row("developer"), "Unexpected message role.", "developer_refused"),
     "a late system message is lost": case("late_system_lost", template=no_late_system),
+    "a late system message is lost, shown by token counts": case(
+        "late_system_lost", template=no_late_system, paths={"/tokenize": (404, b"")}
+    ),
     "a late system message is refused": refusing(
         in_a_row("assistant", "system"), "System message must be at the beginning.", "late_system_refused"
     ),
@@ -271,18 +263,15 @@ CASES: Mapping[str, Case] = {
     "tools are lost": case("tools_lost", offers=lambda tools: ""),
     "tools are refused": case(
         "tools_refused call_unknown forced_unknown stream_unknown results_unknown "
-        "developer_unknown late_system_unknown two_systems_unknown several_calls_unknown poisoned_arguments_unknown "
-        "text_beside_call_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
-        "poisoned_arguments_refused",
+        "late_system_unknown two_systems_unknown several_calls_unknown text_beside_call_unknown "
+        "user_behind_result_unknown two_users_unknown other_ids_unknown",
         offers=no_tools,
     ),
     "results are lost": case("results_lost", template=without_role("tool")),
     "results are refused": refusing(
         in_a_row("tool"),
         "Unknown role: tool",
-        "results_refused several_calls_unknown text_beside_call_unknown user_behind_result_unknown other_ids_unknown "
-        "poisoned_arguments_unknown",
-        "poisoned_arguments_refused",
+        "results_refused several_calls_unknown text_beside_call_unknown user_behind_result_unknown other_ids_unknown",
     ),
     "a user message after a result is refused": refusing(
         in_a_row("tool", "user"), "Unexpected role 'user' after role 'tool'", "user_behind_result_refused"
@@ -309,29 +298,9 @@ CASES: Mapping[str, Case] = {
             lambda each: None if any(len(call["id"]) != 9 for call in each.get("tool_calls") or ()) else each
         ),
     ),
-    "poisoned arguments are lost": case(
-        "poisoned_arguments_lost",
-        "poisoned_arguments_refused",
-        template=lambda said: ordinary(
-            [
-                each
-                for each in said
-                if not any(not call["function"]["arguments"].endswith("}") for call in each.get("tool_calls") or ())
-            ]
-        ),
-    ),
-    "poisoned arguments are taken": case(
-        "",
-        "poisoned_arguments_refused",
-        template=lambda said: "\n".join(
-            [f"<|{each['role']}|>{each.get('content')}{each.get('tool_calls')}" for each in said]
-        ),
-    ),
     "nothing shows the prompt": case(
-        "overflow_unknown developer_unknown tools_unknown late_system_unknown two_systems_unknown "
-        "several_calls_unknown poisoned_arguments_unknown text_beside_call_unknown "
-        "results_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
-        "poisoned_arguments_refused",
+        "overflow_unknown tools_unknown late_system_unknown two_systems_unknown several_calls_unknown "
+        "text_beside_call_unknown results_unknown user_behind_result_unknown two_users_unknown other_ids_unknown",
         before=lambda path, body: (404, b"") if path == "/tokenize" or body.get("max_tokens") == 1 else None,
     ),
 }
@@ -342,7 +311,7 @@ CASES: Mapping[str, Case] = {
 def test_findings_match_the_server(name: str) -> None:
     chosen = CASES[name]
     report = report_of(chosen.behaviour)
-    assert bad(report) == (HEALTHY | chosen.more) - chosen.less
+    assert bad(report) == chosen.findings
     for finding in report.findings:
         assert bool(finding.harm) == bool(finding.remedy) == (finding.level in (Level.HARM, Level.NOTE)), finding.id
 
@@ -371,9 +340,7 @@ def test_the_examination_stops_when_the_server_stops_answering() -> None:
         over.set()
     levels = {finding.id: finding.level for finding in report.findings}
     assert [id for id, level in levels.items() if level is Level.HARM] == ["chat_unanswered"] and report.entry == ""
-    assert levels["forced_unknown"] is levels["developer_unknown"] is Level.UNKNOWN
-    # The model list, the version, and the timeouts after which no more requests are sent.
-    assert report.examination.ask.spent.requests == 3 + MAX_TIMEOUTS
+    assert levels["forced_unknown"] is levels["late_system_unknown"] is Level.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -382,8 +349,8 @@ def test_the_examination_stops_when_the_server_stops_answering() -> None:
         ((200, b"\x00what?"), "status 200: it is not a reply"),
         ((200, b'{"choices": []}'), "status 200: it is not a reply"),
         ((404, b'{"detail": "Not Found"}'), "status 404: Not Found"),
-        ((405, b""), "status 405: an empty error"),
-        ((500, b"Internal Server Error"), "status 500: Internal Server Error"),
+        ((405, b""), "status 405: the model server, or something before it, answered 405 Method Not Allowed"),
+        ((500, b"Oh no"), "status 500: the model server answered 500 Internal Server Error: Oh no"),
     ],
 )
 def test_a_server_with_models_but_without_chat_is_unusable(answer: Result, why: str) -> None:
@@ -486,8 +453,7 @@ def test_the_report_is_available_as_text_and_as_json() -> None:
         (replace(FINE, template=edited(first_call)), {"heal": {"on": ["one_call"]}}),
         # Healing does not help if the template loses every call.
         (replace(FINE, template=edited(lambda each: {**each, "tool_calls": []})), {}),
-        # Healings that apply to every model or to this model's family need no entry.
-        (replace(FINE, template=without_role("developer")), {}),
+        # Healings that apply to this model's family need no entry.
         (replace(FINE, name="Mistral-7B", template=no_late_system), {}),
     ],
 )

@@ -112,7 +112,7 @@ def test_the_entry_is_written_once_and_is_valid(tmp_path: Path, capsys: pytest.C
     assert rules.read_text() == after
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.yaml", "mine.yaml.before-1"]
     assert main(["check", "--rules", "mine.yaml"]) == 0
-    assert 'models Qwen3-Coder: {parse: "proxy"' in capsys.readouterr().out
+    assert 'models Qwen3-Coder: {"match": "Qwen3-Coder", "parse": "proxy"' in capsys.readouterr().out
 
 
 def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_the_printed_entry_is_valid(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     (tmp_path / "pasted.yaml").write_text(out[out.index("models:\n") : out.index("\nspent: ")] + "\n")
     assert main(["check", "--rules", "pasted.yaml"]) == 0
-    assert 'parse: "proxy"' in capsys.readouterr().out
+    assert '"parse": "proxy"' in capsys.readouterr().out
 
 
 def test_a_missing_file_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +177,7 @@ def test_a_bad_rules_file_is_reported_before_any_request(tmp_path: Path, capsys:
     ("words", "line"),
     [
         (["--upstream", "ftp://x"], "--upstream: 'ftp://x' cannot be used; it must be an http:// or https:// URL"),
-        (["--key-env", "NO_KEY"], "--key-env NO_KEY: the variable is not set, or is empty; set it to the key\n"),
+        (["--key-env", "NO_KEY"], "--key-env NO_KEY: the variable is not set; set it to the key\n"),
     ],
 )
 def test_unusable_options_are_errors(words: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,4 +191,4 @@ def test_a_key_that_is_not_a_valid_header_value_is_not_shown(
     monkeypatch.setenv("MY_KEY", "sk-ü-secret")
     assert main(["doctor", "--key-env", "MY_KEY"]) == 2
     line = error_line(capsys)
-    assert "has characters that no HTTP header can carry" in line and "secret" not in line
+    assert "--key-env MY_KEY: this must be a key, one line of up to" in line and "secret" not in line

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from proxy.config.api_keys import ClientKey
+from proxy.config.api_keys import ClientKey, Keys
 from proxy.exchange.capture import read_capture
 from proxy.exchange.recording import MAX_KEPT
 from tests.support.live_page import LOCAL, OWN_PAGE, Page, admin, live_page
@@ -308,7 +308,7 @@ def test_another_page_cannot_use_the_saved_password(server: Upstream, path: str,
 
 @pytest.mark.parametrize("path", ["/metrics", "/_reload", CHAT])
 def test_the_password_is_valid_only_for_the_page(server: Upstream, path: str) -> None:
-    with live_page(server.url, keys=dataclasses.replace(admin("secret"), clients=(ClientKey("a", b"x" * 32),))) as page:
+    with live_page(server.url, keys=Keys((ClientKey("a", "x" * 64),), admin=admin("secret").admin)) as page:
         method = "GET" if path == "/metrics" else "POST"
         refused = page.client.open(path, method=method, headers=basic("secret"), environ_overrides=LOCAL)
         assert refused.status_code == 401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import stat
@@ -15,7 +14,7 @@ import openai
 import pytest
 from flask.testing import FlaskClient
 
-from proxy.config.api_keys import ClientKey, Keys
+from proxy.config.api_keys import ClientKey, Keys, digest_of
 from proxy.dialects.responses.kept import ADVICE
 from proxy.server import shared_file
 from proxy.server.shared_file import FILE_NAME
@@ -148,7 +147,7 @@ def test_a_missing_response_returns_its_error_code(keeping: Keeping) -> None:
 
 def test_a_key_cannot_read_responses_of_another_key(inside: Inside, tmp_path: Path) -> None:
     """This holds for keys that the proxy knows and for unknown keys that clients send."""
-    keys = Keys(tuple(ClientKey(name, hashlib.sha256(f"key-of-{name}".encode()).digest()) for name in ("alice", "bob")))
+    keys = Keys(tuple(ClientKey(name, digest_of(f"key-of-{name}".encode())) for name in ("alice", "bob")))
     for known in (keys, None):
         with serving(reply(False, "Secret")) as server:
             client = inside(server.url, "", known, runtime=tmp_path)

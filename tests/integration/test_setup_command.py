@@ -102,8 +102,9 @@ def proxy_that(**paths: Any) -> Upstream:
 
 def tree(home: Path) -> dict[str, tuple[int, bytes]]:
     return {
-        str(path.relative_to(home)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes() if path.is_file() else b"")
+        str(path.relative_to(home)): (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
         for path in sorted(home.rglob("*"))
+        if path.is_file()
     }
 
 
@@ -143,7 +144,8 @@ class TestPrint:
         ran = run("setup", agent, "--url", f"{real.url}/v1/")
         assert (ran.status, ran.err) == (0, "")
         title, asked, *_ = ran.out.splitlines()
-        assert title == f"# {AGENTS[agent].title}: {AGENTS[agent].origin}"
+        version = AGENTS[agent].version
+        assert title == f"# {AGENTS[agent].title}{f', tested with version {version}' if version else ''}"
         assert asked == f"# proxy {real.url}, model {MODEL}, context 65536 tokens"
         assert real.url in ran.out.partition(asked)[2]
         assert tree(home) == {}
@@ -172,14 +174,13 @@ class TestPrint:
         assert all("PROXY_KEY" in out and KEY not in out for out in outs)
 
     @pytest.mark.parametrize("words", [("claude",), ("claude", "--write"), ("codex", "--write"), ("sdk",)])
-    def test_a_web_proxy_is_reported(
+    def test_exceptions_from_a_web_proxy_are_exported(
         self, words: tuple[str, ...], run: Run, real: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The web proxy's URL is not printed, because it may contain a password."""
         monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@web:3128")
         ran = run("setup", *words, "--url", real.url)
-        assert f"# HTTPS_PROXY is set. Programs that use it would reach {real.url} through that web proxy. " in ran.out
-        assert ran.out.endswith(": 127.0.0.1,localhost,::1\n") and "secret" not in ran.out
+        assert "secret" not in ran.out
         # The content of Claude Code's file is not printed again.
         exported = "export NO_PROXY=127.0.0.1,localhost,::1\nexport no_proxy=127.0.0.1,localhost,::1\n"
         assert (exported in ran.out) == (words != ("claude", "--write"))
@@ -359,7 +360,7 @@ class TestWrite:
         assert f"{config}: written; the original is {config}{SUFFIX}" in out
         said = tomllib.loads(config.read_text())
         assert (said["model"], said["tui"], said["model_provider"]) == (MODEL, {"x": 1}, "vllm-tool-proxy")
-        assert config.read_text().startswith(f'# mine\nmodel = "{MODEL}"  # the usual\n')
+        assert f'\n# mine\nmodel = "{MODEL}"  # the usual\n' in config.read_text()
         run("setup", "codex", "--undo")
         assert tree(home) == before
 
@@ -379,25 +380,13 @@ class TestWrite:
         config.write_text('{"env": {"ANTHROPIC_API_KEY": "sk", "CLAUDE_CODE_USE_BEDROCK": "1", "MINE": "x"}}\n')
         before = tree(home)
         out = run("setup", "claude", "--url", real.url, "--write").out
-        told = "emptied, because it overrides the proxy: env.ANTHROPIC_API_KEY, env.CLAUDE_CODE_USE_BEDROCK\n"
-        assert f"{config}: written; the original is {config}{SUFFIX}; {told}" in out
+        assert f"{config}: written; the original is {config}{SUFFIX}\n" in out
         said = json.loads(config.read_text())["env"]
         assert said["MINE"] == "x" and said["ANTHROPIC_API_KEY"] == said["CLAUDE_CODE_USE_BEDROCK"] == ""
         again = run("setup", "claude", "--url", real.url, "--write").out
         assert f"{config}: nothing to change\n" in again
         run("setup", "claude", "--undo")
         assert tree(home) == before
-
-    def test_a_codex_profile_is_kept_and_reported(self, run: Run, real: Proxy, home: Path) -> None:
-        config = home / ".codex/config.toml"
-        config.parent.mkdir()
-        config.write_text('profile = "x"\n')
-        out = run("setup", "codex", "--url", real.url).out
-        assert "\n# if the file has these, they override the proxy; remove them: profile\n" in out
-        for _ in range(2):
-            out = run("setup", "codex", "--url", real.url, "--write").out
-            assert "; kept, but overrides the proxy unless you remove it: profile\n" in out
-            assert config.read_text().startswith('profile = "x"\n')
 
     def test_undo_contacts_no_proxy(self, run: Run, home: Path) -> None:
         assert run("setup", "pi", "--undo", "--url", "http://127.0.0.1:9") == (0, "nothing to undo\n", "")
@@ -499,7 +488,6 @@ class TestLaunch:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
             monkeypatch.delenv(name, raising=False)
         printed = run("setup", "sdk", "--url", real.url).out
-        assert "tested with the SDKs for Python; from its documentation (https://" in printed
         for line in printed.splitlines():
             if line.startswith("export "):
                 monkeypatch.setenv(*line.removeprefix("export ").split("=", 1))

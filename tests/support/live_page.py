@@ -29,7 +29,7 @@ OWN_PAGE = {"Origin": "http://127.0.0.1:8003"}
 
 def admin(key: str) -> Keys:
     """Return keys with this admin key."""
-    return Keys(admin=hashlib.sha256(key.encode()).digest())
+    return Keys(admin=hashlib.sha256(key.encode()).hexdigest())
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from documentation.tables import REPAIRS
 from proxy.engine.choice import DROPPED
 from proxy.exchange.attempt import FIX
-from proxy.healing.heal import HEALINGS, REPEATS, RULE_SAMPLING, RULE_TOOLS, record_id
+from proxy.healing.heal import HEALINGS, REPEATS, record_id
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from tests.test_house import MODULES
@@ -18,11 +18,8 @@ from tests.test_house import MODULES
 RECORDS = [record[0] for record in REPAIRS["records"]]
 # Ids that are expressions, and their possible values. They are empty if the id is in another table or names a rule.
 SAID = {
-    "fix": ("rule_tools", "rule_sampling"),
     "piece.row": (*DROPPED,),
     "FIX": (FIX,),
-    "RULE_TOOLS": (RULE_TOOLS,),
-    "RULE_SAMPLING": (RULE_SAMPLING,),
     "record_id(name)": (record_id(REPEATS),),
     "form.id": (),
     "step.fix.id": (),
@@ -34,7 +31,7 @@ def said_ids() -> Iterator[ast.expr]:
     """Yield the first argument of every call that creates a record."""
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Repair", "_by_rule"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Repair":
                 yield node.args[0]
 
 

@@ -19,17 +19,18 @@ WHOLE = '{\n  "model": "m"\n}\n'
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Return the mode and content of every file and folder below `folder`."""
+    """Return the mode and content of every file below `folder`."""
     return {
         str(path.relative_to(folder)): (stat.S_IMODE(path.lstat().st_mode), _content(path))
         for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_file()
     }
 
 
 def _content(path: Path) -> bytes:
     if path.is_symlink():
         return os.readlink(path).encode()
-    return path.read_bytes() if path.is_file() else b""
+    return path.read_bytes()
 
 
 @pytest.fixture(name="home")
@@ -93,14 +94,6 @@ def test_restore_accepts_a_file_that_is_already_deleted(home: Path) -> None:
     assert tree(home) == before
 
 
-def test_restore_keeps_folders_that_the_agent_uses(home: Path) -> None:
-    files(home).write([made(home)])
-    (home / ".agent/sessions").mkdir()
-    list(files(home).restore())
-    assert [*(home / ".agent").iterdir()] == [home / ".agent/sessions"]
-    assert not (home / ".local").exists()
-
-
 @pytest.mark.slow
 def test_a_file_over_4_mb_is_refused_with_one_message(home: Path) -> None:
     """Merging a file of 20 MB took half a minute."""
@@ -155,17 +148,17 @@ def test_a_backup_of_another_program_is_never_overwritten(home: Path) -> None:
 def test_an_unreadable_record_is_reported(home: Path) -> None:
     files(home).write([made(home)])
     record = home / ".local/state/vllm-tool-proxy/setup-claude.json"
-    for text in ("{", "[]", "{}", '{"files": {"a": {}}, "folders": []}'):
+    for text in ("{", "[]", "{}", '{"files": {"a": {}}}'):
         record.write_text(text)
         assert str(record) in str(failed(lambda: files(home)))
 
 
-def test_a_kept_setting_that_overrides_the_proxy_is_reported(home: Path) -> None:
+def test_a_users_agent_with_its_own_model_is_reported(home: Path) -> None:
     path = home / "a.json"
     path.write_text('{"agents": {"w": {"model": "x/y"}}}')
-    file = File(str(path), Format.JSON, {}, rivals=(("agents", "*", "model"),))
+    file = File(str(path), Format.JSON, {}, agents=("agents",))
     (note,) = AgentFiles("a", home).write([file])
-    assert note == f"{path}: nothing to change; kept, but overrides the proxy unless you remove it: agents.w.model"
+    assert note == f"{path}: nothing to change; these agents keep their own models: w"
 
 
 def test_writing_a_key_makes_the_file_private(home: Path) -> None:

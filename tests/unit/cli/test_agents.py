@@ -17,7 +17,7 @@ import pytest
 from proxy.cli.agents import AGENTS
 from proxy.cli.configuration import NO_KEY, PATIENCE, Agent, Configuration, Values
 from proxy.cli.main import _AGENTS
-from proxy.cli.merging import NotMergeableError, merged, read, rivals_in
+from proxy.cli.merging import NotMergeableError, merged, own_models, read
 from proxy.config.settings import Settings
 
 VALUES = Values("http://10.0.0.1:8003", "Qwen/Qwen3-Coder", 65536, home="/home/u")
@@ -96,13 +96,18 @@ def test_openclaw_include_roots_contain_the_folder_of_a_symlinked_configuration(
 
 def test_an_agents_own_model_is_found_unless_it_is_the_proxys() -> None:
     (file,) = AGENTS["openclaw"].configure(VALUES).files
-    own = [{"id": "a", "model": "x/y"}, {"id": "b"}, {"id": "c", "model": {"primary": "vllm-tool-proxy/m"}}, 7]
-    entries = {"w": {"model": {"primary": "x/y"}}, "v": {"model": ""}}
-    said = json.dumps({"agents": {"list": own, "entries": entries, "defaults": {"model": "x/y"}}})
-    assert rivals_in(said, file) == [("agents", "entries", "w", "model"), ("agents", "list", "0", "model")]
-    assert rivals_in("", file) == rivals_in('{"agents": [1]}', file) == []
+    entries = {
+        "w": {"model": {"primary": "x/y"}},
+        "v": {"model": ""},
+        "u": {"model": "x/y"},
+        "t": {"model": {"primary": "vllm-tool-proxy/m"}},
+        "s": 7,
+    }
+    said = json.dumps({"agents": {"entries": entries, "defaults": {"model": "x/y"}}})
+    assert own_models(said, file) == ["w", "u"]
+    assert own_models("", file) == own_models('{"agents": [1]}', file) == []
     agents: Any = read(merged(said, file), file.format)["agents"]
-    assert agents["list"] == own
+    assert agents["entries"] == entries
 
 
 def test_unreadable_machine_wide_qwen_settings_are_an_error() -> None:

@@ -69,7 +69,8 @@ def test_a_glob_that_starts_with_an_asterisk_needs_quotes(
 @pytest.mark.parametrize("name", ["-", "/dev/stdin"])
 def test_rules_can_be_piped_into_check(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "proxy", "check", "--rules", name]
-    texts = {"aliases: {a: b}\n": (0, "aliases a: b\n"), "aliases: [a]\n": (2, "error: <stdin>:1: aliases must be a ")}
+    refused = (2, "error: <stdin>:1: aliases must be a ")
+    texts = {"aliases: {a: b}\n": (0, 'aliases a: "b"\n'), "aliases: [a]\n": refused}
     for text, (status, said) in texts.items():
         done = subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
         assert done.returncode == status and said in done.stdout + done.stderr

@@ -32,7 +32,7 @@ def shown(words: str, capsys: pytest.CaptureFixture[str]) -> str:
 def test_help_shows_each_setting_with_its_variable_and_default(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(words, capsys)
     for spec in SPECS:
-        assert spec.help in text
+        assert spec.help in text.replace("- ", "-")  # lines may break after a hyphen
         assert all(name in text.replace(" ", "") for name in (*spec.flags, *spec.variables))
     for part in ("--rules FILE", "TOOL_PROXY_RULES", "(TOOL_PROXY_PORT; 8003; also PROXY_PORT)"):
         assert part in text
@@ -48,7 +48,6 @@ def test_help_lists_every_command_and_each_has_help(capsys: pytest.CaptureFixtur
         assert all(f"{agent}," in shown(f"{command} -h", capsys) for agent in AGENTS if agent != "sdk")
     assert "a file cannot be merged or written, or --undo found it changed" in shown("setup --help", capsys)
     assert "Default: the key that the proxy would use." in shown("doctor --help", capsys)
-    assert "After three timeouts in a row the doctor stops." in shown("doctor --help", capsys)
 
 
 def test_without_arguments_it_describes_itself_and_suggests_commands(capsys: pytest.CaptureFixture[str]) -> None:

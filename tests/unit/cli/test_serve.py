@@ -21,7 +21,7 @@ tools: {}
 clients: {}
 aliases: {}
 """
-KEYS = Keys((ClientKey("alice", b"digest"), ClientKey("bob", b"other")), "sk-up", b"admin")
+KEYS = Keys((ClientKey("alice", "digest"), ClientKey("bob", "other")), "sk-up", "admin")
 
 
 def rules(text: str) -> Rules:
@@ -36,26 +36,23 @@ def rules(text: str) -> Rules:
             EMPTY,
             Keys(),
             [
-                "listens on: http://127.0.0.1:8003; paths: /v1/chat/completions, /v1/messages, /v1/responses, and 5 "
-                "passed through; model servers: http://127.0.0.1:8000",
+                "listens on: http://127.0.0.1:8003; paths: /v1/chat/completions, /v1/messages, /v1/responses; model "
+                "servers: http://127.0.0.1:8000",
                 "rules: /etc/rules.yaml (no entries); keys: none required",
-                "writes: only the log; limits: 1 worker, each with 2000 streams and 512 other requests; 32768 KiB per "
-                "request; 60 s to stop",
+                "writes: only the log",
             ],
         ),
         (
-            Settings(host="::1", workers=3, capture="/c\x1b[2J\nc", audit_file="/a.jsonl", audit_values=True),
+            Settings(host="::1", capture="/c\x1b[2J\nc", audit_file="/a.jsonl", audit_values=True),
             RULES,
             KEYS,
             [
-                "listens on: http://[::1]:8003; paths: /v1/chat/completions, /v1/messages, /v1/responses, and 5 passed "
-                "through; model servers: http://127.0.0.1:8000 (vllm), http://10.0.0.2:8000 (llamacpp), "
-                "http://10.0.0.3:8000",
+                "listens on: http://[::1]:8003; paths: /v1/chat/completions, /v1/messages, /v1/responses; model "
+                "servers: http://127.0.0.1:8000, http://10.0.0.2:8000, http://10.0.0.3:8000",
                 "rules: /etc/rules.yaml (3 models); keys: 2 for clients, one for the model server, one for the admin; "
                 "no key for models: b* at http://10.0.0.2:8000, c* at http://10.0.0.3:8000",
                 "writes: captures to /c\\u001b[2J\\nc, repairs with their values to /a.jsonl, what clients and models "
-                "say to the live page; limits: 3 workers, each with 2000 streams and 512 other requests; 32768 KiB per "
-                "request; 60 s to stop",
+                "say to the live page",
             ],
         ),
     ],

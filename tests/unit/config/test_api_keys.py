@@ -12,14 +12,12 @@ from proxy.config.api_keys import (
     MAX_KEYS,
     MAX_SECRET,
     ClientKey,
-    KeyFile,
-    KeyFiles,
     Keys,
     parse_admin,
     parse_clients,
     parse_secret,
 )
-from proxy.config.rules import Rules, parse_rules
+from proxy.config.rules import parse_rules
 from proxy.errors import Forbidden, RulesError, Unauthorized
 from proxy.web.admission import named_model
 from tests.support.rows import rows
@@ -54,17 +52,17 @@ def refused(text: str) -> str:
 def test_a_file_of_keys_is_read() -> None:
     alice, bob = parsed(FILE)
     assert (alice.name, alice.models, alice.requests_per_minute, alice.streams) == ("alice", ("Qwen/*", "glm-?"), 60, 4)
-    assert alice.digest == hashlib.sha256(b"key of alice").digest()
-    assert bob == ClientKey("Bob.Builder@home_1", hashlib.sha256(b"key of bob").digest())
+    assert alice.digest == digest("key of alice")
+    assert bob == ClientKey("Bob.Builder@home_1", digest("key of bob"))
 
 
 GOOD = digest("x")
 
 
 def test_a_client_that_the_rules_lack_is_reported_with_its_line() -> None:
-    files = KeyFiles(KeyFile(f"- name: a\n  sha256: {GOOD}\n  client: agnt".encode(), "keys.yaml"))
+    rules = parse_rules(b"clients: {agent: {}}", "r.yaml")
     with pytest.raises(RulesError) as caught:
-        files.read(parse_rules(b"clients: {agent: {}}", "r.yaml"))
+        parse_clients(f"- name: a\n  sha256: {GOOD}\n  client: agnt".encode(), "keys.yaml", rules)
     assert caught.value.message == "keys.yaml:3: there is no client 'agnt' in r.yaml, for key a; use agent"
 
 
@@ -105,15 +103,14 @@ def test_a_key_is_found_by_its_digest() -> None:
 
 def test_the_empty_key_is_accepted_only_by_its_digest() -> None:
     with pytest.raises(Unauthorized):
-        Keys(clients=(ClientKey("a", b""),)).client(b"")
+        Keys(clients=(ClientKey("a", ""),)).client(b"")
 
 
 def test_every_digest_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comparison takes constant time: no early exit, and only bytes."""
-    compared: list[tuple[bytes, bytes]] = []
+    """Comparison takes constant time: no early exit."""
+    compared: list[tuple[str, str]] = []
 
-    def compare(one: bytes, other: bytes) -> bool:
-        assert type(one) is type(other) is bytes
+    def compare(one: str, other: str) -> bool:
         compared.append((one, other))
         return hmac.compare_digest(one, other)
 
@@ -126,12 +123,12 @@ def test_every_digest_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
         keys.client(key)
     with pytest.raises(Unauthorized):
         keys.client(b"none")
-    assert len(compared) == 3 * 2 and all(len(one) == len(other) == 32 for one, other in compared)
+    assert len(compared) == 3 * 2 and all(len(one) == len(other) == 64 for one, other in compared)
 
 
 def test_no_object_shows_its_keys() -> None:
-    files = KeyFiles(KeyFile(FILE.encode(), "k"), KeyFile(SECRET.encode(), "u"), KeyFile(SECRET.encode(), "a"))
-    for thing in (files, files.read(Rules()), *files.read(Rules()).clients):
+    keys = Keys(parsed(FILE), SECRET, parse_admin(SECRET.encode(), "a"), {"$OWN": SECRET})
+    for thing in (keys, *keys.clients):
         shown = repr(thing)
         assert SECRET not in shown and digest("key of alice") not in shown and "\\x" not in shown
 
@@ -146,7 +143,7 @@ def test_a_key_is_limited_to_the_models_that_match_its_globs() -> None:
         assert "\n" not in caught.value.message and "Qwen/*, glm-?" in caught.value.message
     bob.check_model("anything")
     assert alice.restricted and not bob.restricted
-    assert not ClientKey("c", b"", ("a", "*")).restricted
+    assert not ClientKey("c", "", ("a", "*")).restricted
 
 
 @pytest.mark.parametrize("data,key", [(b"abc", "abc"), (b"  abc\r\n", "abc"), (b"a" * MAX_SECRET, "a" * MAX_SECRET)])

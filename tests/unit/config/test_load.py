@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from proxy.config import load as config
-from proxy.config.api_keys import KeyFile, KeyFiles
+from proxy.config.api_keys import ClientKey, Keys, digest_of
 from proxy.config.load import (
     VIA_VARIABLE,
     builtin_text,
     find_rules,
-    key_files,
     load,
+    read_keys,
     unread_rules,
     working_folder,
 )
@@ -252,26 +251,25 @@ def write(path: Path, data: bytes) -> str:
 
 def test_each_key_comes_from_its_setting_or_the_units_credential(tmp_path: Path) -> None:
     env = {"CREDENTIALS_DIRECTORY": str(tmp_path / "credentials")}
-    assert key_files(Settings(), Rules(), {}) == key_files(Settings(), Rules(), env) == KeyFiles()
-    names = ("client-keys", "upstream-key", "admin-key")
-    given = [write(tmp_path / "credentials" / name, name.encode()) for name in names]
-    clients, upstream, admin = (KeyFile(Path(path).read_bytes(), path) for path in given)
-    assert key_files(Settings(), Rules(), env) == KeyFiles(clients, upstream, admin)
-    own = write(tmp_path / "own", b"own")
-    for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
-        found = key_files(settings_with(setting, own), Rules(), env)
-        assert [file.source if file else "" for file in (found.clients, found.upstream, found.admin)].count(own) == 1
-
-
-def settings_with(name: str, value: Any) -> Settings:
-    return replace(Settings(), **{name: value})
+    assert read_keys(Settings(), Rules(), {}) == read_keys(Settings(), Rules(), env) == Keys()
+    own = digest_of(b"own")
+    texts = {"client-keys": f"- {{name: a, sha256: {own}}}", "upstream-key": "up", "admin-key": "admin"}
+    for name, text in texts.items():
+        write(tmp_path / "credentials" / name, text.encode())
+    keys = Keys((ClientKey("a", own),), "up", digest_of(b"admin"))
+    assert read_keys(Settings(), Rules(), env) == keys
+    other = write(tmp_path / "other", f"- {{name: b, sha256: {own}}}".encode())
+    assert read_keys(Settings(client_keys=other), Rules(), env).clients == (ClientKey("b", own),)
+    path = write(tmp_path / "own", b"own")
+    assert read_keys(Settings(upstream_key_file=path), Rules(), env).upstream == "own"
+    assert read_keys(Settings(admin_key_file=path), Rules(), env).admin == own
 
 
 def test_the_upstream_key_may_come_from_a_variable_but_is_not_a_setting(tmp_path: Path) -> None:
     env = {"TOOL_PROXY_UPSTREAM_KEY": "up"}
-    assert key_files(Settings(), Rules(), env).read(Rules()).upstream == "up"
+    assert read_keys(Settings(), Rules(), env).upstream == "up"
     own = write(tmp_path / "own", b"own\n")
-    assert key_files(Settings(upstream_key_file=own), Rules(), env).read(Rules()).upstream == "own"
+    assert read_keys(Settings(upstream_key_file=own), Rules(), env).upstream == "own"
     load({}, env)
     assert "upstream_key" not in {spec.name for spec in SPECS}
     assert "there is no setting" in refused({"rules": write(tmp_path / "r.yaml", b"settings: {upstream_key: x}")}, {})
@@ -280,21 +278,21 @@ def test_the_upstream_key_may_come_from_a_variable_but_is_not_a_setting(tmp_path
 def test_a_missing_key_file_is_an_error(tmp_path: Path) -> None:
     for setting in ("client_keys", "upstream_key_file", "admin_key_file"):
         with pytest.raises(RulesError, match="cannot be read"):
-            key_files(settings_with(setting, str(tmp_path / "none")), Rules(), {})
+            read_keys(replace(Settings(), **{setting: str(tmp_path / "none")}), Rules(), {})
 
 
 def test_an_entry_names_its_servers_key_by_variable_or_file(tmp_path: Path) -> None:
     path = write(tmp_path / "key", b"of-file\n")
     text = f"models: [{{match: a, key: $GPU_KEY}}, {{match: b, key: {path}}}, {{match: c, key: same}}]"
     rules = parse_rules(text.encode(), "rules.yaml", read_rules(None))
-    assert key_files(Settings(), rules, {"GPU_KEY": "of-variable"}).read(Rules()).named == {
+    assert read_keys(Settings(), rules, {"GPU_KEY": "of-variable"}).named == {
         "$GPU_KEY": "of-variable",
         path: "of-file",
     }
     doubled = path.replace("/own", "//own").replace("/key", "//key")
     spelled = parse_rules(f"models: [{{match: b, key: {doubled}}}]".encode(), "rules.yaml", read_rules(None))
-    assert key_files(Settings(), spelled, {}).read(Rules()).named == {doubled: "of-file"}
-    with pytest.raises(RulesError, match="the variable GPU_KEY is not set"):
-        key_files(Settings(), rules, {})
+    assert read_keys(Settings(), spelled, {}).named == {doubled: "of-file"}
+    with pytest.raises(RulesError, match=r"^key \$GPU_KEY: the variable is not set"):
+        read_keys(Settings(), rules, {})
     with pytest.raises(RulesError, match="GPU_KEY: this must be a key"):
-        key_files(Settings(), rules, {"GPU_KEY": "two words"}).read(Rules())
+        read_keys(Settings(), rules, {"GPU_KEY": "two words"})

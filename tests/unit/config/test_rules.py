@@ -117,14 +117,14 @@ def test_an_empty_file_means_the_built_in_rules(text: str) -> None:
     again = parsed(text, base)
     assert (again.models, again.clients, again.settings, again.aliases) == (
         *(base.models, base.clients),
-        *({"port": 1}, (("a", "b"),)),
+        *({"port": 1}, {"a": "b"}),
     )
 
 
 def test_a_section_replaces_only_the_same_built_in_section() -> None:
     base = parsed("models: [{match: a}]\nclients: {x: {}}\naliases: {a: b}\n")
     changed = parsed("clients: {y: {}}\naliases:\n", base)
-    assert (tuple(changed.clients), changed.models, changed.aliases) == (("y",), base.models, ())
+    assert (tuple(changed.clients), changed.models, changed.aliases) == (("y",), base.models, {})
 
 
 def test_every_key_of_an_entry_takes_effect() -> None:
@@ -184,7 +184,7 @@ clients:
 def test_strings_are_taken_literally() -> None:
     found = parsed("models: [{match: 010}, {match: no}]\naliases: {8: true, 'a': 1.50}")
     assert [entry.match for entry in found.models] == ["010", "no"]
-    assert found.aliases == (("8", "true"), ("a", "1.50"))
+    assert found.aliases == {"8": "true", "a": "1.50"}
     assert parse_rules(b"\xef\xbb\xbfmodels:\r\n- match: a\r\n", "r").models[0].match == "a"
 
 
@@ -194,7 +194,7 @@ def test_the_first_matching_alias_wins_and_is_not_resolved_again() -> None:
     assert [found.alias(name) for name in names] == ["small", "claude-big", "claude-big", "q", "same", "Claude-x"]
     assert [found.has_alias(name) for name in names] == [True] * 5 + [False]
     text = (REPO / "rules.yaml").read_text().replace("  # claude-*: ", "  claude-*: ")
-    assert parsed(text).aliases == (("claude-*", "Qwen/Qwen3-Coder"),)
+    assert parsed(text).aliases == {"claude-*": "Qwen/Qwen3-Coder"}
 
 
 def test_a_suffix_selects_the_thinking_mode_if_an_alias_allows_it() -> None:
@@ -213,7 +213,7 @@ tools:
       - {name: n, parameter: 'search\.x.type[][].k', condition: invalid_enum, valid_values: [semantic, 1, true, null],
          action: set_default, default_value: {a: [1]}, description: ""}
 """
-    ).tools
+    ).policy("b").fallback_rules
     assert rule == ToolRule(
         name="n",
         tool="mcp_*",
@@ -225,9 +225,9 @@ tools:
         valid=("semantic", 1, True, None),
     )
     text = "tools: {a: {models: [x], fixes: [{parameter: p, condition: exists, action: %s, models: [y]}]}}"
-    (renamed,) = parsed(text % r"rename_parameter, to: 'a\.b'").tools
+    (renamed,) = parsed(text % r"rename_parameter, to: 'a\.b'").policy("y").fallback_rules
     assert (renamed.name, renamed.to, renamed.models) == ("rename_parameter", "a.b", ("y",))
-    (nothing,) = parsed(text % "set_default, default_value: ").tools
+    (nothing,) = parsed(text % "set_default, default_value: ").policy("y").fallback_rules
     assert nothing.default == (None,) and nothing.fallback == ()
 
 
@@ -235,9 +235,10 @@ def test_built_in_repairs_change_only_invalid_calls_and_the_users_change_all() -
     """C1: a copy of a built-in repair is a built-in repair."""
     base = parsed(f"tools: {{a: {{fixes: [{{{FIX}}}]}}}}")
     assert [rule.tool for rule in base.policy("m").fallback_rules] == ["a"] and base.policy("m").rules == ()
-    assert parsed("models: []", base).policy("m").fallback_rules == base.tools
+    assert parsed("models: []", base).policy("m").fallback_rules == base.policy("m").fallback_rules
     own = parsed(f"tools: {{a: {{fixes: [{{{FIX}}}]}}, b: {{models: ['Q*'], fixes: [{{{FIX}}}]}}}}", base)
-    assert [rule.tool for rule in own.policy("Qwen").rules] == ["b"] and own.policy("Qwen").fallback_rules == base.tools
+    assert [rule.tool for rule in own.policy("Qwen").rules] == ["b"]
+    assert own.policy("Qwen").fallback_rules == base.policy("m").fallback_rules
     assert own.policy("GLM").rules == () and parsed("tools:", base).policy("m").fallback_rules == ()
 
 

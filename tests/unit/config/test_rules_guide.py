@@ -34,7 +34,7 @@ def test_each_file_of_the_guide_loads(text: str) -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["word"])
 def test_each_example_of_the_guide_is_correct(row: dict[str, Any]) -> None:
     assert row["word"] in (row["fix"]["condition"], row["fix"]["action"])
-    rules = loaded(yaml.safe_dump({"tools": {row["tool"]: {"fixes": [row["fix"]]}}})).tools
+    rules = loaded(yaml.safe_dump({"tools": {row["tool"]: {"fixes": [row["fix"]]}}})).policy("m").rules
     for before, after in row["calls"]:
         name, _, arguments = before.partition(" ")
         name, values = called(rules, name, json.loads(arguments))

@@ -1,22 +1,23 @@
-"""The entries of a rules file."""
+"""The entries of a rules file, as `check` prints them."""
 
 from __future__ import annotations
 
-from proxy.config.load import RulesText, builtin_text, summary
+from proxy.config.load import RulesText, builtin_text, rules_of
+from proxy.config.rules import entries_in_force, entry_text
 
 OWN = b"""\
 aliases:
   a*: tiny
-  "b*": "tiny"
 tools:
   bash:
     models: [tiny]
     fixes:
-      - {parameter: command, condition: is_string, action: strip_markup}
+      - {parameter: command, condition: is_string, action: unescape_html}
 
       - parameter: timeout
-        condition: exists
-        action: remove_parameter
+        condition: missing
+        action: set_default
+        default_value: null
 models:
   - match: "ti\\u202eny*"
     sampling: {set: {temperature: 0.6}}
@@ -24,20 +25,24 @@ clients:
 """
 
 
-def test_each_entry_is_one_line() -> None:
-    entries = summary(RulesText(OWN, "/etc/rules.yaml"))
-    assert [entry.text for entry in entries if entry.section in ("tools", "models", "aliases")] == [
-        "tools bash: {parameter: command, condition: is_string, action: strip_markup, models: [tiny]}",
-        "tools bash: {parameter: timeout, condition: exists, action: remove_parameter, models: [tiny]}",
-        "models ti\\u202eny*: {sampling: {set: {temperature: 0.6}}}",
-        "aliases a*: tiny",
-        'aliases b*: "tiny"',
-    ]
-    assert all(entry.text.isprintable() for entry in entries)
+def test_an_entry_is_shown_without_defaults() -> None:
+    shown = {
+        (section, title): entry_text(entry)
+        for section, found in entries_in_force(rules_of(RulesText(OWN, "/etc/rules.yaml"))).items()
+        for title, entry in found
+    }
+    fixes = (
+        '{"parameter": "command", "condition": "is_string", "action": "unescape_html"}, '
+        '{"parameter": "timeout", "condition": "missing", "action": "set_default", "default_value": null}'
+    )
+    assert shown == {
+        ("tools", "bash"): f'{{"models": ["tiny"], "fixes": [{fixes}]}}',
+        ("models", "ti\u202eny*"): '{"match": "ti\\u202eny*", "sampling": {"set": {"temperature": 0.6}}}',
+        ("aliases", "a*"): '"tiny"',
+    }
 
 
 def test_a_missing_section_is_the_built_in_one() -> None:
-    builtin = {entry for entry in summary(builtin_text()) if entry.section == "clients"}
-    assert builtin and builtin <= {*summary(RulesText(OWN, "/etc/rules.yaml"))}
+    builtin = entries_in_force(rules_of(builtin_text()))
     for data in (b"", b"models: []\n", b"settings: {port: 1}\n"):
-        assert any(entry.section == "tools" for entry in summary(RulesText(data, "r.yaml")))
+        assert builtin["tools"] and entries_in_force(rules_of(RulesText(data, "r.yaml")))["tools"] == builtin["tools"]

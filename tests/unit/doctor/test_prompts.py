@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.doctor.asking import Asker
-from proxy.doctor.prompts import APPLY_TEMPLATE, Fate, Prompt, Prompts, PromptSource
+from proxy.doctor.prompts import APPLY_TEMPLATE, Fate, Prompts, PromptSource
 from proxy.json import JsonObject, as_text, objects_in
 from proxy.upstream.api import CHAT_COMPLETIONS, TOKENIZE
 from tests.support.model_server import refusal as error
@@ -115,7 +115,7 @@ def test_an_unrelated_error_leaves_the_result_unknown(ways: dict[str, Answer], w
 def test_without_a_visible_prompt_the_result_is_unknown(ways: dict[str, Answer]) -> None:
     found, _ = prompts(**ways)
     assert found.source is PromptSource.NONE
-    assert found.fate(shape, MARK) == (Fate.UNKNOWN, "") and found.prompt(shape("a")) is None
+    assert found.fate(shape, MARK) == (Fate.UNKNOWN, "")
 
 
 def test_a_slightly_higher_token_count_leaves_the_result_unknown() -> None:
@@ -135,4 +135,4 @@ def test_a_slightly_higher_token_count_leaves_the_result_unknown() -> None:
 )
 def test_tokens_are_joined_to_the_prompt(pieces: list[str | None], text: str) -> None:
     found, _ = prompts(tokenize=lambda body: (200, json.dumps({"token_strs": pieces}).encode()))
-    assert found.prompt(shape("a")) == Prompt(text)
+    assert found.fate(lambda text: shape("a"), text) == (Fate.KEPT, "")

@@ -135,6 +135,5 @@ def test_repair_records_do_not_contain_the_conversation() -> None:
     healed = heal_request(body, plan)
     assert healed.body == {"messages": [user()], "temperature": 0.5}
     assert [(repair.id, repair.before, repair.after) for repair in healed.repairs] == [
-        ("rule_tools", '{"tools": 1}', '{"tools": 0}'),
-        ("rule_sampling", '{"seed": 7, "temperature": 1, "tools": 0}', '{"temperature": 0.5, "tools": 0}'),
+        ("rule_request", '{"seed": 7, "temperature": 1, "tools": 1}', '{"temperature": 0.5, "tools": 0}'),
     ]

@@ -13,7 +13,7 @@ from proxy.web.headers import key_bytes
 from tests.support.rows import rows
 
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8003"}
-WITH_KEY = Keys(admin=hashlib.sha256(b"secret").digest())
+WITH_KEY = Keys(admin=hashlib.sha256(b"secret").hexdigest())
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"])
@@ -62,5 +62,6 @@ def test_a_key_is_compared_as_the_bytes_sent() -> None:
     """WSGI decodes header bytes as latin-1."""
     sent = "schlüssel€"
     assert key_bytes({"HTTP_X_API_KEY": sent.encode().decode("latin-1")}) == sent.encode()
-    check_admin({"HTTP_X_API_KEY": sent.encode().decode("latin-1")}, Keys(admin=hashlib.sha256(sent.encode()).digest()))
+    keys = Keys(admin=hashlib.sha256(sent.encode()).hexdigest())
+    check_admin({"HTTP_X_API_KEY": sent.encode().decode("latin-1")}, keys)
     assert key_bytes({"HTTP_X_API_KEY": "€"}) == b"?"
