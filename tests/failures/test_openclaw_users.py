@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import Inside
 from tests.support.reply import Seen, events, read
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -61,15 +62,7 @@ def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: s
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"name": "my-package", "version": "1.0.0", "scripts": {"test": "pytest"}}',
-        '{"name": "rm_rf", "arguments": {"path": "/"}}',
-        '{\n  "name": "write_file"\n}',
-    ],
-    ids=["package.json", "not offered", "a name alone"],
-)
+@rows(__file__, "said")
 def test_defect_5_json_with_a_name_is_a_call_only_if_it_was_offered(inside: Inside, said: str, streamed: bool) -> None:
     events = [ROLE, text(said), finish(), DONE]
     body = json.dumps(completion(said)).encode()

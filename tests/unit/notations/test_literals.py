@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from proxy.notations.literals import MAX_DEPTH, Literals, literal, typed
 from proxy.notations.schema import Schema, compile_schema, or_anything, type_of
 from proxy.notations.source import NoCall, Source
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 READ: dict[str, tuple[str, Any]] = {
@@ -208,49 +209,7 @@ def compiled(schema: Any) -> Schema:
     return or_anything(compile_schema({**root, "properties": {"value": schema}}).properties["value"])
 
 
-TYPED: list[tuple[Any, str, Any]] = [
-    ({"type": "integer"}, "10", 10),
-    ({"type": "integer"}, " 10\n", 10),
-    ({"type": "integer"}, "-3", -3),
-    ({"type": "integer"}, "10.5", "10.5"),
-    ({"type": "integer"}, "ten", "ten"),
-    ({"type": "integer"}, "", ""),
-    ({"type": "integer"}, "1_000", "1_000"),
-    ({"type": "integer"}, "0x10", "0x10"),
-    ({"type": "integer"}, "true", "true"),
-    ({"type": "number"}, "10", 10),
-    ({"type": "number"}, "1.5", 1.5),
-    ({"type": "number"}, "NaN", "NaN"),
-    ({"type": "number"}, "Infinity", "Infinity"),
-    ({"type": "boolean"}, "true", True),
-    ({"type": "boolean"}, "false", False),
-    ({"type": "boolean"}, "True", True),
-    ({"type": "boolean"}, "1", "1"),
-    ({"type": "array"}, '["a", 1]', ["a", 1]),
-    ({"type": "array"}, "[1", "[1"),
-    ({"type": "array"}, "a", "a"),
-    ({"type": "object"}, '{"a": {"b": []}}', {"a": {"b": []}}),
-    ({"type": "object"}, "[1]", "[1]"),
-    ({"type": ["integer", "null"]}, "null", None),
-    ({"type": ["integer", "null"]}, "5", 5),
-    ({"type": "string"}, "10", "10"),
-    ({"type": "string"}, "true", "true"),
-    ({"type": "string"}, ' {"a": 1} ', ' {"a": 1} '),
-    ({"type": ["string", "null"]}, "null", None),
-    ({"type": ["string", "null"]}, "text", "text"),
-    ({"type": ["string", "object"]}, '{"a": 1}', {"a": 1}),
-    ({"type": ["string", "object"]}, "5", "5"),
-    ({"type": "string", "nullable": True}, "null", None),
-    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "10", 10),
-    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "10", 10),
-    ({"enum": [1, 2]}, "2", 2),
-    ({}, "10", "10"),
-    (None, "10", "10"),
-    ({"$ref": "#/$defs/count"}, "10", 10),
-]
-
-
-@pytest.mark.parametrize(("schema", "text", "value"), TYPED)
+@rows(__file__, "schema,text,value")
 def test_raw_text_becomes_a_value_only_if_it_is_an_exact_literal_of_an_allowed_type(
     schema: Any, text: str, value: Any
 ) -> None:

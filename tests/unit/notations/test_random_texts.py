@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -131,31 +129,6 @@ def test_random_markers_are_read_equally_at_every_cut(
         )
     assert others == [whole, whole]
     assert all(isinstance(values, dict) for _, values in whole.parsed)
-
-
-def as_tags(name: str, values: dict[str, Any]) -> str:
-    rendered = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-    inside = "".join(f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in rendered.items())
-    return f"<function={name}>\n{inside}</function>"
-
-
-def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | None) -> str:
-    objects = [json.dumps({"name": name, "arguments": values}, indent=indent) for name, values in calls]
-    match form:
-        case "hermes":
-            return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects)
-        case "tools":
-            return "<tools>\n" + "\n".join(objects) + "\n</tools>"
-        case "array":
-            return f"<tools>[{', '.join(objects)}]</tools>"
-        case "tags":
-            return "\n".join(f"<tool_call>\n{as_tags(*call)}\n</tool_call>" for call in calls)
-        case "bare tags":
-            return "\n".join(as_tags(*call) for call in calls) + "\n</tool_call>"
-        case "fence":
-            return "\n".join(f"```json\n{text}\n```" for text in objects)
-        case _:
-            return "\n".join(objects)
 
 
 @pytest.mark.slow
