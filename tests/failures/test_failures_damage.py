@@ -15,7 +15,7 @@ from proxy.notations.toolset import ToolSet
 from tests.support.client_view import ROLE, argued, kept, streamed, wire
 from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut, says
 from tests.support.messages_checker import check_stream
-from tests.support.rows import rows
+from tests.support.rows import rows, table
 
 pytestmark = pytest.mark.once
 
@@ -33,27 +33,7 @@ TOOLS: ToolSet = offered(
     function("tag", {"tags": {"type": "array", "items": TEXT}}, "tags"),
 )
 # Strings with paired quotation marks.
-INNER = (
-    'say "hi"',
-    '{"a": {"b": 1}}',
-    'x = {"a": "b"}; y',
-    'node -e "f("x")"',
-    'print("}")',
-    'print("}{")',
-    'print("} {")',
-    'f("} // x")',
-    'f("} ")',
-    'f("},")',
-    'f("}]}")',
-    'f(",}")',
-    'x = "a", } "b"',
-    'f(", ]} ")',
-    '"quoted"',
-    '{"a": "b", "c": [1, "d"]}',
-    '{\n  "name": "x",\n  "version": "1.0"\n}\n',
-    'def f():\n\t"doc"\n\treturn "a"\r\n',
-    '<a href="x">ü 🙂</a>',
-)
+INNER: list[str] = table(__file__, "INNER")
 
 
 def broken(values: Any) -> str:

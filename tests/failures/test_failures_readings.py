@@ -15,7 +15,7 @@ from tests.failures.test_failures_damage import is_refused, is_right
 from tests.support.client_view import argued, kept
 from tests.support.helpers import function, offered
 from tests.support.json_wrappers import WRAPPERS, read
-from tests.support.rows import rows
+from tests.support.rows import rows, table
 
 pytestmark = pytest.mark.once
 
@@ -144,20 +144,7 @@ def test_a_value_in_parentheses_is_that_value_and_a_tuple_is_a_list(key: str, wr
         assert read(python, tools=SCALARS) == ([("put", {key: meant})], "")
 
 
-WINDOWS = (
-    "C:\\new folder\\test",
-    "C:\\new",
-    "c:\\temp",
-    "D:\\test.txt",
-    "Z:\\folder\\reports",
-    "C:\\backup\\bin",
-    "C:\\t\\new",
-    "C:\\Users\\new",
-    "C:\\new\\Users",
-    "\\\\server\\new",
-    "\\\\server\\share",
-    "\\\\my-host.local\\test\\new",
-)
+WINDOWS: list[str] = table(__file__, "WINDOWS")
 COMMANDS = ('dir "{}"', '"{}"', 'copy "a b" {} /y', 'type "{}" > "x y"')
 
 

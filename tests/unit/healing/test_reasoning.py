@@ -12,6 +12,7 @@ from proxy.healing.reasoning import field_back, given_back, think, thoughts_of
 from proxy.json import JsonObject
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import render
+from tests.support.rows import rows
 from tests.unit.healing.test_families import TEMPLATES, known, needed
 
 THOUGHT = "I must look at it first"
@@ -99,17 +100,7 @@ def test_reasoning_in_an_unknown_field_moves_to_the_familys_field(family: str | 
     assert "reasoning_details" not in made["messages"][1]
 
 
-@pytest.mark.parametrize(
-    ("family", "wanted", "field"),
-    [
-        ("qwen3", False, "reasoning_content"),
-        ("gpt-oss", False, "reasoning_content"),  # `given_back` moves it to the template's field
-        ("deepseek-r1", False, ""),
-        (None, False, ""),
-        ("deepseek-r1", True, "reasoning_content"),
-        (None, True, "reasoning_content"),
-    ],
-)
+@rows(__file__, "family,wanted,field")
 def test_the_field_is_used_if_the_family_or_the_server_reads_it(
     family: str | None, wanted: bool, field: str
 ) -> None:

@@ -16,6 +16,7 @@ from proxy.dialects.messages.models import model_info, models_page
 from proxy.errors import BadRequest
 from proxy.json import JsonObject
 from proxy.upstream.model_list import ModelCard
+from tests.support.rows import rows
 
 CARDS = tuple(ModelCard(f"m{number}") for number in range(5))
 
@@ -72,25 +73,7 @@ def test_a_model_has_every_sdk_field_and_null_for_unknown_values() -> None:
     assert (info["created_at"], info["max_input_tokens"]) == ("1970-01-01T00:00:00Z", None)
 
 
-@pytest.mark.parametrize(
-    ("query", "found", "more"),
-    [
-        ({}, ["m0", "m1", "m2", "m3", "m4"], False),
-        ({"limit": ""}, ["m0", "m1", "m2", "m3", "m4"], False),
-        ({"limit": 5}, ["m0", "m1", "m2", "m3", "m4"], False),
-        ({"limit": 4}, ["m0", "m1", "m2", "m3"], True),
-        ({"limit": "1"}, ["m0"], True),
-        ({"limit": "1000"}, ["m0", "m1", "m2", "m3", "m4"], False),
-        ({"after_id": "m0", "limit": 2}, ["m1", "m2"], True),
-        ({"after_id": "m2", "limit": 2}, ["m3", "m4"], False),
-        ({"after_id": "m4"}, [], False),
-        ({"before_id": "m4", "limit": 2}, ["m2", "m3"], True),
-        ({"before_id": "m2", "limit": 2}, ["m0", "m1"], False),
-        ({"before_id": "m2"}, ["m0", "m1"], False),
-        ({"before_id": "m0"}, [], False),
-        ({"after_id": "m0", "before_id": "m3"}, ["m1", "m2"], False),
-    ],
-)
+@rows(__file__, "query,found,more")
 def test_pages_are_cut_as_the_api_cuts_them(query: dict[str, str | int], found: list[str], more: bool) -> None:
     page = models_page(CARDS, **query)  # type: ignore[arg-type]
     assert (ids(page), page["has_more"]) == (found, more)
