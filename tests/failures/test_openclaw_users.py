@@ -40,17 +40,7 @@ def seen(data: bytes) -> Seen:
 INNER = json.dumps({"name": "write_file", "arguments": ARGUMENTS}, indent=2)
 
 
-@pytest.mark.parametrize(
-    "inner",
-    [
-        INNER,
-        f"[{INNER}]",
-        json.dumps({"name": "write_file", "parameters": ARGUMENTS}),
-        json.dumps({"function": {"name": "write_file", "arguments": ARGUMENTS}}),
-        json.dumps({"type": "function", "function": {"name": "write_file", "arguments": json.dumps(ARGUMENTS)}}),
-    ],
-    ids=["pretty-printed", "array", "parameters", "function", "function, arguments as text"],
-)
+@rows(__file__, "inner")
 @pytest.mark.parametrize("streamed", [True, False])
 def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: str, streamed: bool) -> None:
     said = f"I will.\n<tools>\n{inner}\n</tools>"

@@ -69,20 +69,7 @@ def test_text_with_reasoning_and_a_call_moves_if_the_template_raises() -> None:
     assert prompt.index("I look.") < prompt.index(THOUGHT) < prompt.index("functions.read")
 
 
-SAME: list[tuple[str | None, dict[str, Any]]] = [
-    ("qwen3", {}),
-    ("qwen3", {"reasoning_content": THOUGHT}),
-    ("gemma-4", {"reasoning": THOUGHT}),
-    ("minimax-m2", {"reasoning_content": THOUGHT, "content": "Hm."}),
-    ("gpt-oss", {"content": "I look."}),
-    ("mistral", {"content": [{"type": "thinking", "thinking": THOUGHT}]}),
-    ("deepseek-v3.1", {"reasoning_content": THOUGHT}),
-    (None, {"reasoning": THOUGHT}),
-    (None, {"reasoning_content": ""}),
-]
-
-
-@pytest.mark.parametrize(("name", "said"), SAME, ids=str)
+@rows(__file__, "name,said")
 def test_a_conversation_that_needs_no_change_is_the_same_object(name: str | None, said: dict[str, Any]) -> None:
     """C1."""
     body = conversation(**said)
