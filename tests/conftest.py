@@ -37,8 +37,8 @@ from tests.support.worker_state import make_state, read_rules
 hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("patient")
 
-# These tests take longest and mostly wait. At the end, nothing would run in parallel with them.
-FIRST = Path(__file__).parent / "walkthrough"
+# These files take longest. At the end, nothing would run in parallel with them.
+FIRST = (Path(__file__).parent / "walkthrough", Path(__file__).parent / "unit" / "test_harm.py")
 
 _SETTINGS_OF_THE_MACHINE = (
     *("TOOL_PROXY_", "VLLM_URL", "PROXY_PORT", "MAX_TOOL_CALLS", "GUNICORN", "PYTHONDONTWRITEBYTECODE"),
@@ -46,8 +46,8 @@ _SETTINGS_OF_THE_MACHINE = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the slowest folder first, then the others in collection order."""
-    items.sort(key=lambda item: not item.path.is_relative_to(FIRST))
+    """Run the slowest files first, then the others in collection order."""
+    items.sort(key=lambda item: not any(map(item.path.is_relative_to, FIRST)))
 
 
 def pytest_collection_finish() -> None:

@@ -44,11 +44,15 @@ def main() -> int:
     parser.add_argument(
         "--family", action="append", choices=load_families(), help="replay only this family (repeatable)"
     )
+    parser.add_argument(
+        "--strategy", action="append", choices=STRATEGIES, help="send only the streams of this strategy (repeatable)"
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="also write the suite's results of each run here")
     options = parser.parse_args()
     began, good, total = time.monotonic(), list[int](), 0
     for name in ("", ALIAS):
-        cases = replay(name, families=options.family or (), out=options.out)
+        strategies = options.strategy or STRATEGIES
+        cases = replay(name, families=options.family or (), strategies=strategies, out=options.out)
         total = len(cases)
         good.append(_table(name or "own name", cases))
     print(f"\npass or soft pass: {good[0]} and {good[1]} of {total} ({time.monotonic() - began:.0f} s)")
@@ -56,7 +60,12 @@ def main() -> int:
 
 
 def replay(
-    name: str, *, families: Sequence[str] = (), ids: Sequence[str] = (), out: Path | None = None
+    name: str,
+    *,
+    families: Sequence[str] = (),
+    ids: Sequence[str] = (),
+    strategies: Sequence[str] = STRATEGIES,
+    out: Path | None = None,
 ) -> list[CaseResult]:
     """Run the suite with the model served under `name`, "" for its own, and return the results of the fixtures."""
     results = run(
@@ -64,7 +73,7 @@ def replay(
             engine=ENGINE,
             families=families,
             ids=ids,
-            strategies=parse_strategies(STRATEGIES),
+            strategies=parse_strategies(strategies),
             env={"SERVED_NAME": name, "PYTHONPATH": str(Path(__file__).parents[2])},
             jobs=os.cpu_count() or 1,
             validate=False,

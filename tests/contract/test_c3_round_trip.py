@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.harm.writing import dump
 from proxy.json import Json
 from proxy.notations.toolset import ToolSet
 from tests.support.helpers import function, new_scanner, offered, random_cut, scan
-from tests.support.renderers import RENDERERS, Call, dump
+from tests.support.renderers import RENDERERS, Call
 
 DATA = json.loads(Path(__file__).with_name("fuzz.json").read_text("utf-8"))
 
@@ -134,7 +135,7 @@ def written(form: str, request: Request) -> tuple[str, list[tuple[str, str]]]:
     """Return the calls as a model writes them, as many as the format allows, and the expected calls."""
     renderer = RENDERERS[form]
     calls = request.calls if renderer.several else request.calls[:1]
-    assume(not any(renderer.cannot(text) for _, values in calls for value in values.values() for text in texts(value)))
+    assume(all(renderer.fits(text) for _, values in calls for value in values.values() for text in texts(value)))
     return renderer.render(calls), [comparable(*call) for call in calls]
 
 
@@ -205,8 +206,8 @@ def test_damage_only_loses_a_call(form: str, request_: Request, lead: str, stopp
 
 def test_only_ambiguous_values_are_excluded() -> None:
     """The round trip covers all other values."""
-    cannot = RENDERERS["qwen3_coder"].cannot
-    assert cannot("a</parameter>\n</function>") and cannot("a</parameter>") and cannot("a\r")
-    assert not cannot("a</parameter> b </function>\n\nc </tool_call>")
-    assert RENDERERS["mimo"].cannot("\nx") and not cannot("\nx")
-    assert RENDERERS["gemma4"].cannot('<|"|>') and not RENDERERS["hermes"].cannot("</tool_call>")
+    fits = RENDERERS["qwen3_coder"].fits
+    assert not any(map(fits, ("a</parameter>\n</function>", "a</parameter>", "a\r")))
+    assert fits("a</parameter> b </function>\n\nc </tool_call>") and fits("\nx")
+    assert not RENDERERS["mimo"].fits("\nx")
+    assert not RENDERERS["gemma4"].fits('<|"|>') and RENDERERS["hermes"].fits("</tool_call>")

@@ -75,60 +75,12 @@ def assert_linear(frame: Frame, *parts: str, cuts: tuple[int, ...] = CUTS) -> No
         assert spent <= most, f"more than linear in pieces of {cut}: {spent:.2f} s"
 
 
-DSML = "｜DSML｜"
-M3 = "]<]minimax[>["
-NOW = call_json("now")
 READ = call_json("read", path="a")
-NOPE = call_json("nope", a=1)
 OPENERS = [*(f"<{word}>" for word in WRAPPER_WORDS), *TOKENS]
 CLOSERS = [closer for closers in TOKENS.values() for closer in closers]
 # Fragments that may begin many readings or no reading.
 FRAGMENTS = DATA["FRAGMENTS"]
-FRAMES = {
-    "text": Frame("", "\nand so on."),
-    "reply": Frame("", ""),
-    "after text": Frame("See:\n", "\nand so on."),
-    "thought": Frame("<think>", "\nand so on."),
-    "thought after text": Frame("So: <think>", "</think>."),
-    "code": Frame("```\n", "\n```\nand so on."),
-    "string": Frame('<tool_call>{"name": "read", "arguments": {"path": "', '"}}</tool_call>'),
-    "residue": Frame('<tool_call>{"name": "read", "arguments": {"path": "</parameter>', '"}}</tool_call>'),
-    "array": Frame('<tool_call>{"name": "search", "arguments": {"paths": [', "]}}</tool_call>"),
-    "function": Frame("<tool_call>\n<function=read>\n<parameter=path>\n", "\n</parameter>\n</function>\n</tool_call>"),
-    "invoke": Frame(f'<{DSML}invoke name="read"><{DSML}parameter name="path">', f"</{DSML}parameter></{DSML}invoke>"),
-    "pairs": Frame("<tool_call>read<arg_key>path</arg_key><arg_value>", "</arg_value></tool_call>"),
-    "open pair": Frame("<tool_call>read<arg_key>path</arg_key><arg_value><arg_key>", "</arg_value></tool_call>"),
-    "elements": Frame(
-        f'{M3}<tool_call>{M3}<invoke name="search">{M3}<paths>', f"{M3}</paths>{M3}</invoke>{M3}</tool_call>"
-    ),
-    "python": Frame("[read(path='", "')]"),
-    "bare python": Frame("[read(path=", ")]"),
-    "keywords": Frame("read(path='", "')"),
-    "list of keywords": Frame("read(path=[", "])"),
-    "triple marks": Frame('read(path="""', '""")'),
-    "braces": Frame('read{path: "', '"}'),
-    "list in braces": Frame("read{path: [", "]}"),
-    "tool_calls": Frame('{"tool_calls": [', "]}"),
-    "tool_calls in a fence": Frame('```json\n{"tool_calls": [', "]}"),
-    "array of calls": Frame("[TOOL_CALLS][", "]"),
-    "array after one not offered": Frame(f"<tool_call>[{NOPE}, ", "]</tool_call>"),
-    "array after one and one not offered": Frame(f"<tool_call>[{NOW}, {NOPE}, ", "]</tool_call>"),
-    "value not offered": Frame('<tool_call>[{"name": "nope", "arguments": {"a": "', '"}}]</tool_call>'),
-    "list of Python's": Frame("<|tool_call_start|>[nope(a='", "')]<|tool_call_end|>"),
-    "gemma": Frame('<|tool_call>call:read{path:<|"|>', '<|"|>}<tool_call|>'),
-    "xtml": Frame(
-        '<|open|>tools<|sep|><|open|>call tool="read"<|sep|><|open|>argument key="path" type="string"<|sep|>',
-        "<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
-    ),
-    "wrapper": Frame("<tool_calls>", "</tool_calls>"),
-    "harmony": Frame("<|channel|>commentary to=functions.read<|message|>{", "}<|call|>"),
-    "skipped": Frame("<|start|>assistant to=user<|message|>", "<|end|>"),
-    "comment": Frame("<!-- ", " -->"),
-    "shown": Frame('See {"a": "', '"}'),
-    "quoted": Frame('It says "so ', '" there.'),
-    "preformatted": Frame("<pre>", "</pre>\nand so on."),
-    "indented": Frame("So:\n\n    ", "\nand so on."),
-}
+FRAMES = {name: Frame(*each) for name, each in DATA["FRAMES"].items()}
 # Fragments that are read quickly alone, and frames in which they may be read repeatedly.
 PLACED = tuple(map(tuple, DATA["PLACED"]))
 FILLERS = (" ", "\n", " \n", "a", "é", "🙂", "\\", ">", "```\n", "[TOOL_CALLS]now")

@@ -18,6 +18,7 @@ from proxy.notations.schema import resolve
 from proxy.notations.toolset import fold
 from proxy.repair.repairer import Repaired
 from tests.support.random_schemas import TOOLS, Kind, object_of, repaired, texts_of
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.once
 
@@ -200,18 +201,7 @@ def test_c9_every_value_sent_was_written(way: str, data: st.DataObject, seed: in
     assert found is None or fault(kind.schema, broken, found) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ('{"a": "say "hi""}', {"a": "say hi"}),
-        ('{"a": "x"}', {"a": "y"}),
-        ('{"a": "x", "b": "y"}', {"a": "x", "c": "y"}),
-        ('{"a": NaN}', {"a": None}),
-        ('{"a": 1}', {"a": 2}),
-        ('{"a": "x"}', {"a": "x", "b": "default"}),
-        ('{"b": "y", "a": "x"}', {"a": "y", "b": "z"}),
-    ],
-)
+@rows(__file__, "text,values")
 def test_invented_values_are_detected(text: str, values: Any) -> None:
     schema = {"type": "object", "properties": {"a": {}, "b": {}}}
     found = repaired(schema, "{}")

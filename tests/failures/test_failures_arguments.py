@@ -11,6 +11,7 @@ from proxy.engine.events import Chunk
 from proxy.repair.policy import Policy, ToolRule
 from tests.support.client_view import LS, PWD, argued, entry, kept, mended, stays, streamed, whole
 from tests.support.helpers import calls, chunk, ends, function, offered, piece, says
+from tests.support.rows import rows
 
 FILES = offered(
     function("read", {"filePath": {"type": "string"}, "offset": {"type": "integer"}}, "filePath"),
@@ -85,17 +86,7 @@ def test_f23_an_object_is_in_place_of_a_string() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "values"),
-    [
-        ('{"count": "10"}', {"count": 10}),
-        ('{"ratio": "0.5"}', {"ratio": 0.5}),
-        ('{"flag": "true", "count": "-1"}', {"flag": True, "count": -1}),
-        ('{"flag": "False"}', {"flag": False}),
-        ('{"maybe": "null"}', {"maybe": None}),
-        ('{"maybe": "3"}', {"maybe": 3}),
-    ],
-)
+@rows(__file__, "arguments,values")
 def test_f24_numbers_and_booleans_are_strings(arguments: str, values: Any) -> None:
     """Exact literals are converted to the schema's type, and only if it forbids the string."""
     assert mended("typed", arguments) == (values, {"literal"})

@@ -15,6 +15,7 @@ from proxy.notations.toolset import ToolSet
 from tests.support.client_view import ROLE, argued, kept, streamed, wire
 from tests.support.helpers import calls, ends, function, new_engine, offered, piece, random_cut, says
 from tests.support.messages_checker import check_stream
+from tests.support.rows import rows, table
 
 pytestmark = pytest.mark.once
 
@@ -32,27 +33,7 @@ TOOLS: ToolSet = offered(
     function("tag", {"tags": {"type": "array", "items": TEXT}}, "tags"),
 )
 # Strings with paired quotation marks.
-INNER = (
-    'say "hi"',
-    '{"a": {"b": 1}}',
-    'x = {"a": "b"}; y',
-    'node -e "f("x")"',
-    'print("}")',
-    'print("}{")',
-    'print("} {")',
-    'f("} // x")',
-    'f("} ")',
-    'f("},")',
-    'f("}]}")',
-    'f(",}")',
-    'x = "a", } "b"',
-    'f(", ]} ")',
-    '"quoted"',
-    '{"a": "b", "c": [1, "d"]}',
-    '{\n  "name": "x",\n  "version": "1.0"\n}\n',
-    'def f():\n\t"doc"\n\treturn "a"\r\n',
-    '<a href="x">ü 🙂</a>',
-)
+INNER: list[str] = table(__file__, "INNER")
 
 
 def broken(values: Any) -> str:
@@ -161,20 +142,7 @@ def test_an_apparent_end_of_the_object_inside_a_string_is_not_its_end(end: str, 
         assert is_refused("write", broken(optional))
 
 
-@pytest.mark.parametrize(
-    ("name", "object_"),
-    [
-        ("bash", '{"command": "ls"}'),
-        ("bash", '{"command": "ls",}'),
-        ("bash", '{"command": "ls", "timeout": 5}'),
-        ("bash", '{"timeout": 5}'),
-        ("bash", '{"timeout": 5, }'),
-        ("bash", "{}"),
-        ("sum", '{"numbers": [1, 2]}'),
-        ("note", '{"note": {"text": "a"}}'),
-        ("edits", '{"path": "p", "edits": [{"old": "a", "new": "b"}]}'),
-    ],
-)
+@rows(__file__, "name,object_")
 @pytest.mark.parametrize(
     "after", [', "label": "a"}', ' "label": "a"}', ": 5}", ", 3, 4]}", "] and so on", ', {"path": "b"}']
 )
@@ -190,19 +158,7 @@ def test_prose_after_the_object_is_content(object_: str, after: str) -> None:
     assert (got.calls, got.text, got.error) == ([("bash", object_)], after, "")
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("read", '{"path": "a"}, {"path": "b"}'),
-        ("read", '{"path": "a"},\n{"path": "b"}'),
-        ("read", '{"path": "a"}; {"path": "b"}'),
-        ("read", '{"path": "a"}, {"path": "b"}, {"path": "c"}'),
-        ("read", '[{"path": "a"}, {"path": "b"}]'),
-        ("bash", '{"command": "ls", "timeout": 5}, {"command": "pwd"}'),
-        ("bash", '{"timeout": 5, "command": "ls"}, {"command": "say "hi""}'),
-        ("write", '{"path": "a", "content": "b"}, {"path": "c", "content": "d"}'),
-    ],
-)
+@rows(__file__, "name,text")
 def test_several_objects_are_not_a_call(name: str, text: str) -> None:
     assert is_refused(name, text)
 
@@ -234,18 +190,7 @@ def test_ambiguous_closers_after_a_nested_string_in_text_are_refused(before: str
     assert (got.calls, got.text) == ([], before + twice + after)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"label": "a", "count": 5"unit": "c", "count": 5}',
-        '{"label": "a", "count": 5, "unit": "c", "count": 5,}',
-        '{"count": 5, "label": "a", "unit": "c" "count": 5}',
-        '{"label": "a", "count": 5, "unit": "c", "count": 5',
-        '{"label": "a", "count": 5, /* b */ "unit": "c", "count": 5}',
-        "{'label': 'a', 'count': 5, 'unit': 'c', 'count': 5}",
-        '{label: "a", count: 5, unit: "c", count: 5}',
-    ],
-)
+@rows(__file__, "text")
 def test_a_key_that_occurs_twice_in_broken_arguments_is_refused(text: str) -> None:
     """All text between the two keys may be part of the preceding string."""
     assert is_refused("add", text)

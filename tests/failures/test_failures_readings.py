@@ -15,6 +15,7 @@ from tests.failures.test_failures_damage import is_refused, is_right
 from tests.support.client_view import argued, kept
 from tests.support.helpers import function, offered
 from tests.support.json_wrappers import WRAPPERS, read
+from tests.support.rows import rows, table
 
 pytestmark = pytest.mark.once
 
@@ -74,16 +75,7 @@ OBJECT_TOOLS: ToolSet = offered(
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"path": "p", "body": {"a": {"b": 1}',
-        '{"path": "p", "body": {"a": {"b": 1}}',
-        '{"path": "p", "rows": [{"a": 1}, {"b": [2]',
-        '{"path": "p", "free": {"a": ["b"]',
-        '{"body": {"a": 1}, "path": "p"',
-    ],
-)
+@rows(__file__, "text")
 def test_missing_closers_are_added_if_the_schema_requires_an_object(text: str) -> None:
     """F20: the model stopped, and only brackets are missing at the very end."""
     got = argued("put", text, finish="stop", tools=OBJECT_TOOLS)
@@ -139,30 +131,7 @@ SCALARS: ToolSet = offered(
 )
 
 
-@pytest.mark.parametrize(
-    ("key", "written", "meant"),
-    [
-        ("text", '("x")', "x"),
-        ("text", "('x')", "x"),
-        ("text", '(("x"))', "x"),
-        ("text", "( 'a (b), c' )", "a (b), c"),
-        ("count", "(1)", 1),
-        ("count", "(-5)", -5),
-        ("flag", "(True)", True),
-        ("free", "(1)", 1),
-        ("free", "('x')", "x"),
-        ("free", "(1,)", [1]),
-        ("free", "()", []),
-        ("free", "({'a': (1)})", {"a": 1}),
-        ("free", "([1, (2)])", [1, 2]),
-        ("names", "('x',)", ["x"]),
-        ("names", "('x', 'y')", ["x", "y"]),
-        ("names", "('x', 'y',)", ["x", "y"]),
-        ("names", "[('x'), ('y')]", ["x", "y"]),
-        ("counts", "(1, 2)", [1, 2]),
-        ("counts", "((1), (2))", [1, 2]),
-    ],
-)
+@rows(__file__, "key,written,meant")
 def test_a_value_in_parentheses_is_that_value_and_a_tuple_is_a_list(key: str, written: str, meant: Any) -> None:
     """As in Python, only the comma makes a tuple."""
     for text in (f"{{'{key}': {written}}}", f'{{"{key}": {written}}}'):
@@ -175,20 +144,7 @@ def test_a_value_in_parentheses_is_that_value_and_a_tuple_is_a_list(key: str, wr
         assert read(python, tools=SCALARS) == ([("put", {key: meant})], "")
 
 
-WINDOWS = (
-    "C:\\new folder\\test",
-    "C:\\new",
-    "c:\\temp",
-    "D:\\test.txt",
-    "Z:\\folder\\reports",
-    "C:\\backup\\bin",
-    "C:\\t\\new",
-    "C:\\Users\\new",
-    "C:\\new\\Users",
-    "\\\\server\\new",
-    "\\\\server\\share",
-    "\\\\my-host.local\\test\\new",
-)
+WINDOWS: list[str] = table(__file__, "WINDOWS")
 COMMANDS = ('dir "{}"', '"{}"', 'copy "a b" {} /y', 'type "{}" > "x y"')
 
 
@@ -220,24 +176,10 @@ def test_a_path_that_is_valid_json_is_unchanged(path: str) -> None:
 
 
 PATHS: ToolSet = offered(function("bash", {"command": TEXT}, "command"))
-CODE = (
-    'print("a")\\nprint("b")',
-    'if a:\\n    print("b")',
-    'class C:\\n    "doc"\\n',
-    'class C:\\n\\n    x = "a"\\n',
-    'class C:\\r\\n\\tx = "a"\\r\\n',
-    'while x:\\n\\tprint("y")\\n',
-    'x = {"a": "b"}\\n\\ty',
-    'print("a:\\t" + b)',
-    'grep "a\\tb" x\\n',
-    'see "http://x/y"\\n',
-    'echo "C: D"\\nls',
-    'cd "C:/new folder"\\nls',
-)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", CODE)
+@rows(__file__, "code")
 def test_escapes_in_code_are_read_next_to_unescaped_marks(code: str) -> None:
     meant = json.loads('"' + code.replace('"', '\\"') + '"')
     for name, key, before in (("bash", "command", ""), ("write", "content", '"path": "p", ')):

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import Inside
 from tests.support.reply import Seen, events, read
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -39,17 +40,7 @@ def seen(data: bytes) -> Seen:
 INNER = json.dumps({"name": "write_file", "arguments": ARGUMENTS}, indent=2)
 
 
-@pytest.mark.parametrize(
-    "inner",
-    [
-        INNER,
-        f"[{INNER}]",
-        json.dumps({"name": "write_file", "parameters": ARGUMENTS}),
-        json.dumps({"function": {"name": "write_file", "arguments": ARGUMENTS}}),
-        json.dumps({"type": "function", "function": {"name": "write_file", "arguments": json.dumps(ARGUMENTS)}}),
-    ],
-    ids=["pretty-printed", "array", "parameters", "function", "function, arguments as text"],
-)
+@rows(__file__, "inner")
 @pytest.mark.parametrize("streamed", [True, False])
 def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: str, streamed: bool) -> None:
     said = f"I will.\n<tools>\n{inner}\n</tools>"
@@ -61,15 +52,7 @@ def test_defect_4_every_spelling_inside_tools_is_a_call(inside: Inside, inner: s
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"name": "my-package", "version": "1.0.0", "scripts": {"test": "pytest"}}',
-        '{"name": "rm_rf", "arguments": {"path": "/"}}',
-        '{\n  "name": "write_file"\n}',
-    ],
-    ids=["package.json", "not offered", "a name alone"],
-)
+@rows(__file__, "said")
 def test_defect_5_json_with_a_name_is_a_call_only_if_it_was_offered(inside: Inside, said: str, streamed: bool) -> None:
     events = [ROLE, text(said), finish(), DONE]
     body = json.dumps(completion(said)).encode()

@@ -14,6 +14,7 @@ from werkzeug.test import TestResponse
 from proxy import __version__
 from proxy.config.api_keys import ClientKey, Keys
 from tests.conftest import Front, Inside
+from tests.support.rows import rows
 from tests.support.scripted import WRITE_FILE, Client, Upstream, answer, chat, completion, text_reply, whole_reply
 
 CHAT = "/v1/chat/completions"
@@ -174,18 +175,7 @@ KEYS = Keys(
 )
 
 
-@pytest.mark.parametrize(
-    "path,key,setting,client",
-    [
-        (CHAT, "", "", ""),
-        (f"/for/mine{CHAT}", "", "", "mine"),
-        (f"/for/other{CHAT}", KEY, "", "other"),
-        (CHAT, KEY, "", "mine"),
-        (CHAT, "sk-2", "", ""),
-        (CHAT, "", "other", "other"),
-        (CHAT, KEY, "other", "mine"),
-    ],
-)
+@rows(__file__, "path,key,setting,client")
 def test_the_client_is_set_by_path_then_key_then_setting(
     inside: Inside, path: str, key: str, setting: str, client: str
 ) -> None:

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from documentation.tables import TABLES
 from proxy.cli.agents import AGENTS
 from proxy.cli.merging import merged
 from tests.real.processes import ROOT
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.once
 
@@ -29,13 +29,6 @@ SECONDS = 300
 @pytest.fixture(name="made", scope="module")
 def _made() -> dict[str, str]:
     return pages()
-
-
-def paths_in(nav: Any) -> Iterator[str]:
-    if isinstance(nav, str):
-        yield nav
-    for entry in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
-        yield from paths_in(entry)
 
 
 @pytest.mark.slow
@@ -84,18 +77,7 @@ def test_every_table_is_on_a_page() -> None:
     assert [name for name in TABLES if f"<!-- generated: {name} -->" not in pages] == []
 
 
-@pytest.mark.parametrize(
-    ("link", "page", "source", "expected"),
-    [
-        ("[a](docs/scale.md#one-host)", "index.md", "README.md", "[a](scale.md#one-host)"),
-        ("[a](../README.md#quick-start)", "scale.md", "docs/scale.md", "[a](index.md#quick-start)"),
-        ("[a](../benchmarks/README.md)", "scale.md", "docs/scale.md", "[a](generated/benchmarks.md)"),
-        ("[a](../docs/scale.md)", "generated/benchmarks.md", "benchmarks/README.md", "[a](../scale.md)"),
-        ("[`rules.yaml`](../rules.yaml)", "scale.md", "docs/scale.md", "`rules.yaml`"),
-        ("[a](https://a.b/c)", "scale.md", "docs/scale.md", "[a](https://a.b/c)"),
-        ("[a](#part)", "scale.md", "docs/scale.md", "[a](#part)"),
-    ],
-)
+@rows(__file__, "link,page,source,expected")
 def test_links_are_valid_on_the_site(link: str, page: str, source: str, expected: str) -> None:
     assert site_text(f"See {link}.", page, source) == f"See {expected}."
 

@@ -15,6 +15,7 @@ from tests.conftest import Inside
 from tests.healing.shapes import call, calls, result, said, system, tool, turn, user
 from tests.support import messages_ask
 from tests.support.messages_ask import ask
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     ROLE,
@@ -305,15 +306,7 @@ def repeated(times: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
-    "rules,times,answered",
-    [
-        ("most_repeats: 4", 4, True),
-        ("most_repeats: 4", 3, False),
-        ("", 9, False),
-        ("most_repeats: 4, polls: [re*]", 9, False),
-    ],
-)
+@rows(__file__, "rules,times,answered")
 def test_a_rule_answers_a_repeated_call(inside: Inside, rules: str, times: int, answered: bool, streamed: bool) -> None:
     """F92: the proxy answers in the client's dialect and mode."""
     with Upstream(OK if streamed else whole_reply("a")) as server:

@@ -14,6 +14,7 @@ from tests.conftest import Inside
 from tests.support import messages_ask as in_messages
 from tests.support import responses_ask as in_responses
 from tests.support.dialects import DIALECTS
+from tests.support.rows import table
 from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
@@ -21,22 +22,7 @@ pytestmark = pytest.mark.once
 # An idle processor needs 0.05 s for this size. With quadratic parsing it would need minutes.
 SIZE = 250_000
 SECONDS = 2.0
-UNITS = {
-    "backslashes": "\\",
-    "pairs": "\\\\",
-    "letters": "\\n",
-    "no escapes": "\\[",
-    "half escapes": "\\u",
-    "surrogates": "\\ud83d",
-    "marks": '"',
-    "escaped marks": '"\\',
-    "Python's marks": "'\\",
-    "objects": '{"a":',
-    "brackets": "[",
-    "comments": "/*",
-    "tags": "<tool_call>",
-    "reasoning": "<think>",
-}
+UNITS: dict[str, str] = table(__file__, "UNITS")
 ARGUMENTS: dict[str, Callable[[str], str]] = {
     "alone": str,
     "in JSON": lambda text: json.dumps({"path": "a", "content": text}),

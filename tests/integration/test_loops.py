@@ -20,6 +20,7 @@ from tests.real.processes import free_port
 from tests.support.bare import make_bare
 from tests.support.dialects import DIALECTS, Dialect
 from tests.support.model_server import Behaviour, ModelServer
+from tests.support.rows import rows
 from tests.support.scripted import Upstream, whole_reply
 
 pytestmark = pytest.mark.once
@@ -149,15 +150,7 @@ def test_a_start_with_its_own_address_as_upstream_is_rejected(
             assert "error: upstream http" in line and port in line
 
 
-@pytest.mark.parametrize(
-    ("host", "upstream"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:1"),
-        ("127.0.0.1", "http://127.0.0.2:PORT"),
-        ("127.0.0.1", "http://nowhere.invalid:PORT"),
-        ("0.0.0.0", "http://192.0.2.1:PORT"),
-    ],
-)
+@rows(__file__, "host,upstream")
 def test_a_start_with_another_upstream_succeeds(
     host: str, upstream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ from tests.support.messages_client import (
     said,
     serving,
 )
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     LAST,
@@ -65,18 +66,7 @@ def test_head_of_the_root_path_is_answered(front: Front, inside: Inside, path: s
             assert real.status == 200
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", MESSAGES, 405),
-        ("DELETE", COUNT, 405),
-        ("POST", f"{MESSAGES}/batches", 404),
-        ("GET", f"{MESSAGES}/", 404),
-        ("POST", f"/for/mine{MESSAGES}/batches", 404),
-        ("GET", f"/for/mine{MESSAGES}", 405),
-        ("POST", f"/for/nobody{MESSAGES}", 404),
-    ],
-)
+@rows(__file__, "method,path,status")
 @pytest.mark.parametrize("headers", [{}, VERSION], ids=["no header", "header"])
 def test_a_missing_path_returns_the_error_of_its_api(
     inside: Inside, method: str, path: str, status: int, headers: dict[str, str]

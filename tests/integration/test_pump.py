@@ -72,7 +72,6 @@ def fifty_paced(proxy: Start, upstream: Upstream, *flags: str) -> Iterator[tuple
     with Readers(front.port) as readers:
         for _ in range(50):
             readers.post(chat())
-        readers.begin_gaps()
         yield front, readers
 
 

@@ -20,6 +20,7 @@ from tests.support.messages_checker import check_message, check_stream
 from tests.support.reply import read
 from tests.support.responses_client import RESPONSES, ask, response_of
 from tests.support.responses_client import TOOL as RESPONSES_TOOL
+from tests.support.rows import rows
 from tests.support.scripted import (
     DONE,
     PATIENCE,
@@ -234,15 +235,7 @@ def test_a_responses_client_gets_a_reasoning_item(inside: Inside, streamed: bool
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize(
-    ("family", "thought"),
-    [
-        ("qwen3", {"reasoning_content": "Hm."}),
-        ("gpt-oss", {"reasoning_content": "Hm.", "thinking": "Hm."}),
-        ("deepseek-r1", {}),
-        ("", {}),
-    ],
-)
+@rows(__file__, "family,thought")
 def test_reasoning_is_sent_back_if_the_family_uses_it(
     inside: Inside, streamed: bool, family: str, thought: dict[str, str]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Front, Inside
 from tests.support.messages_ask import ask
+from tests.support.rows import rows
 from tests.support.scripted import chat, text_reply, whole_reply
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -38,15 +39,7 @@ def test_a_foreign_page_cannot_use_the_model(front: Front, given: dict[str, str]
 
 
 @pytest.mark.parametrize("given", BAD)
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        *(("GET", path) for path in ("/", "/health", "/_ready", "/v1/models", "/v1/models/a", "/metrics", "/nothing")),
-        *(("POST", path) for path in ("/_reload", "/v1/embeddings", "/tokenize", "/v1/responses", "/for/x/v1/chat")),
-        ("OPTIONS", CHAT),
-        ("OPTIONS", "*"),
-    ],
-)
+@rows(__file__, "method,path")
 def test_a_foreign_page_receives_nothing(front: Front, given: dict[str, str], method: str, path: str) -> None:
     status, headers, _ = front.proxy.ask(method, path, **given)
     assert status == 403 and "access-control-allow-origin" not in headers

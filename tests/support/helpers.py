@@ -46,7 +46,6 @@ STRETCH = 50
 PIECE = 10
 
 AnyText = TypeVar("AnyText", str, bytes)
-Given = TypeVar("Given")
 
 
 def function(name: str, properties: dict[str, Any] | None = None, *required: str, **schema: Any) -> dict[str, Any]:

@@ -7,22 +7,19 @@ import json
 import select
 import socket
 import threading
-import time
 from typing import Any
 
 from tests.support.scripted import PATIENCE
 
 
 class Reading:
-    """One stream from its client's view; times are `time.monotonic`."""
+    """One stream from its client's view."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.data = b""
         self.closed = False
-        self.gap = 0.0
         self.parts = 0
-        self.last = time.monotonic()
 
     @property
     def ended(self) -> bool:
@@ -83,17 +80,6 @@ class Readers:
             self._forget(reading)
             reading.sock.close()
 
-    def begin_gaps(self) -> None:
-        with self._change:
-            for reading in self.all:
-                reading.gap, reading.last = 0.0, time.monotonic()
-
-    def longest_gap(self) -> float:
-        """Return the longest gap (s) of the open streams, including gaps that have not ended."""
-        with self._change:
-            now = time.monotonic()
-            return max(max(each.gap, now - each.last) for each in self.all if not each.ended)
-
     def _forget(self, reading: Reading) -> None:
         if self._by_descriptor.pop(reading.sock.fileno(), None) is not None:
             with contextlib.suppress(OSError):
@@ -113,11 +99,8 @@ class Readers:
             data = reading.sock.recv(1 << 18)
         except OSError:
             data = b""
-        now = time.monotonic()
         if not data:
             reading.closed = True
             self._forget(reading)
         reading.data += data
         reading.parts += 1
-        reading.gap = max(reading.gap, now - reading.last)
-        reading.last = now

@@ -30,7 +30,6 @@ COUNT = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
 CHAT = "/v1/chat/completions"
 VERSION = {"anthropic-version": "2023-06-01"}
-PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 # WRITE_FILE in the form of this API.
 TOOL: dict[str, Any] = {
     "name": "write_file",

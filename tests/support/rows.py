@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,3 +18,9 @@ def rows(test: str, names: str) -> pytest.MarkDecorator:
     assert chosen, f"{path}: no rows with {names}"
     values = [row[0] for row in chosen] if len(fields) == 1 else chosen
     return pytest.mark.parametrize(names, values, ids=[f"{at}" for at in range(len(values))])
+
+
+def table(test: str, name: str) -> Any:
+    """Return the value of the row that has only this field, for a table that several tests read."""
+    lines = Path(test).with_suffix(".jsonl").read_text("utf-8").splitlines()
+    return next(row[name] for row in map(json.loads, lines) if [*row] == [name])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from tests.support.renderers import OBJECT, RENDERERS, Renderer, around, dump, pairs
+from benchmarks.harm.writing import dump
+from tests.support.renderers import RENDERERS, Renderer
 
 Arguments = dict[str, Any]
 # X is not offered; its values contain text that ends or starts other calls.
@@ -16,16 +18,19 @@ READ: Arguments = {"path": "a.py"}
 GIVEN = {"x": ("nope", X), "b": ("bash", BASH), "r": ("read", READ)}
 
 
-def openai(number: int, name: str, arguments: Arguments) -> str:
-    return dump({"type": "function", "function": {"name": name, "arguments": dump(arguments)}})
-
-
-HUNYUAN = around("<tool_call>", pairs("<tool_sep>\n", "\n", "\n"), "</tool_call>")
-RENDERED = {
-    "hermes_array": Renderer(OBJECT, "<tool_call>\n[", "]\n</tool_call>", ", "),
-    "hermes_lines": Renderer(OBJECT, "<tool_call>\n", "\n</tool_call>", "\n"),
-    "hermes_openai": Renderer(openai, "<tool_call>[", "]</tool_call>", ","),
-    "hunyuan": Renderer(HUNYUAN, "<tool_calls>\n", "\n</tool_calls>", "\n"),
+HERMES, HUNYUAN = RENDERERS["hermes"], RENDERERS["hy_v3"]
+FAMILIES = {
+    "hermes_array": replace(HERMES, section=("<tool_call>\n[", "]\n</tool_call>"), opener="", closer="", between=", "),
+    "hermes_lines": replace(HERMES, section=("<tool_call>\n", "\n</tool_call>"), opener="", closer=""),
+    "hermes_openai": Renderer(
+        "hermes_openai",
+        section=("<tool_call>[", "]</tool_call>"),
+        between=",",
+        head='{"type": "function", "function": {"name": "{name}", "arguments": ',
+        foot="}}",
+        encode=dump,
+    ),
+    "hunyuan": replace(HUNYUAN, section=("<tool_calls>\n", "\n</tool_calls>"), closer="</tool_call>", between="\n"),
     **{
         name: RENDERERS[name]
         for name in (
@@ -37,17 +42,16 @@ RENDERED = {
 }
 
 
-def _parts(each: Renderer) -> tuple[str, Callable[[str, Arguments], str], str, str]:
+def parts(family: str) -> tuple[str, Callable[[str, Arguments], str], str, str]:
     """Return the start of the wrapper, a renderer of a body, the separator, and the end of the wrapper."""
-    return each.start, lambda name, arguments: each.shape(0, name, arguments), each.between, each.end
-
-
-FAMILIES = {name: _parts(each) for name, each in RENDERED.items()}
+    each = FAMILIES[family]
+    start, end = each.section
+    return start, lambda name, arguments: each.call(0, (name, arguments)), each.between, end
 
 
 def reply(family: str, order: str) -> tuple[str, list[tuple[str, Arguments]]]:
     """Return a wrapper with bodies in this order, and its calls."""
-    begins, body, between, closes = FAMILIES[family]
+    begins, body, between, closes = parts(family)
     text = begins + between.join(body(*GIVEN[each]) for each in order) + closes
     return text, [GIVEN[each] for each in order if each != "x"]
 
@@ -57,6 +61,6 @@ def content(family: str, order: str) -> str:
 
     It has the bodies of tools not offered, the separators between them, and before a first one, the wrapper's start.
     """
-    begins, body, between, _ = FAMILIES[family]
+    begins, body, between, _ = parts(family)
     runs = (between.join([body(*GIVEN["x"])] * len(run)) for run in re.findall("x+", order))
     return (begins if order.startswith("x") else "") + "".join(runs)

@@ -17,6 +17,7 @@ from benchmarks.harm.judge import Judged, Verdict, judge
 from benchmarks.harm.offers import Offer, accepts
 from benchmarks.harm.run import main, run
 from benchmarks.harm.strict import Mode, readings
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.once
 
@@ -117,33 +118,14 @@ def test_a_missing_value_has_no_delimiter_and_an_empty_value_is_wrong(form: str)
         assert len(lost) == 1 and "␆" not in case.reply.text + str(case.reply.calls)
         assert case.broken.no_call is bool(lost & set(case.draft.offer.schema.get("required", ())))
         empty = [(name, {**values, **dict.fromkeys(lost, "")}) for name, values in case.meant]
-        gone = left(*empty, text=case.around)
+        gone = Left(case.around, [name for name, _ in empty], [json.dumps(values) for _, values in empty], "tool_calls")
         assert judge(case, gone).verdict is Verdict.WRONG
 
 
 # Unescaped quotation marks, read by the rules.
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ('{"path": "a", "content": "b"}', {"path": "a", "content": "b"}),
-        ('{"path": "x "y" z", "limit": 1}', {"path": 'x "y" z', "limit": 1}),
-        ('{"limit": 1, "path": ""y""}', {"path": '"y"', "limit": 1}),
-        ('{"content": "{"a": {"b": 1}}"}', {"content": '{"a": {"b": 1}}'}),
-        ('{"content": "a", "zz": "b", "path": "c"}', {"content": 'a", "zz": "b', "path": "c"}),
-        ('{"content": "say \\"x\\"\\n"y"", "path": "c"}', {"content": 'say "x"\n"y"', "path": "c"}),
-        ('{"content": """a "b"\nc""", "path": "d"}', {"content": 'a "b"\nc', "path": "d"}),
-        ('{"content": "", "path": "d"}', {"content": "", "path": "d"}),
-        # Another key of the tool ends the string, whatever was meant.
-        ('{"content": "a", "limit": "b"}', {"content": "a", "limit": "b"}),
-        # A key that occurs twice makes the text ambiguous.
-        ('{"content": "a", "path": "b", "path": "c"}', None),
-        ('{"content": "x "y"', None),
-        ('{"content": "x", "path": ["a "b" c"]}', None),
-        ("no object", None),
-    ],
-)
+@rows(__file__, "text,read")
 def test_unescaped_quotation_marks_are_read_by_the_rules(text: str, read: dict[str, Any] | None) -> None:
     assert marks.read(text, WRITE.schema) == read
 
@@ -183,153 +165,51 @@ def test_a_raw_value_ends_where_the_template_continues(value: str, mode: Mode, r
 
 # The judge.
 
-MEANT: dict[str, Any] = {"path": "a", "content": 'say "hi"'}
-STRUCTURED = FAMILIES["structured"]
-HERMES = FAMILIES["hermes"]
-
-
 def made(
     family: Family,
     said: str,
-    calls: list[Call] | None = None,
+    calls: list[Call],
     *,
-    broken: Broken | None = None,
-    kind: str = "marks_one",
+    broken: Broken,
     around: str = "",
     finish: str = "",
     offer: Offer = WRITE,
     core: str = "",
 ) -> Case:
     """Return a case in which `said` is the reply, or the arguments of a structured call."""
-    calls = calls or [("write", MEANT)]
+    calls = calls or [("write", {"path": "a", "content": 'say "hi"'})]
     draft = Draft(Random(1), family, [offer], calls, 0)
     if family.structured:
         reply = Reply(around, (("write", said),), finish or "tool_calls")
     else:
         reply = Reply(around + said, (), finish or "stop")
-    each = Break(kind, "by hand", lambda draft: Broken())
-    return Case(0, family, each, draft, broken or Broken(), reply, around, len(around), core or said)
+    each = Break("marks_one", "by hand", lambda draft: Broken())
+    return Case(0, family, each, draft, broken, reply, around, len(around), core or said)
 
 
-def left(*calls: tuple[str, Any], text: str = "", finish: str = "tool_calls", failed: str = "") -> Left:
-    """Return what left the proxy. Arguments are values, or their text."""
-    arguments = [values if isinstance(values, str) else json.dumps(values) for _, values in calls]
-    return Left(text, [name for name, _ in calls], arguments, finish, failed)
-
-
-BAD = '{"path": "a", "content": "say "hi""}'
-IN_TEXT = f'<tool_call>\n{{"name": "write", "arguments": {BAD}}}\n</tool_call>'
-
-
-@pytest.mark.parametrize(
-    ("gone", "verdict"),
-    [
-        (left(("write", MEANT)), Verdict.RIGHT),
-        (left(("write", {"content": 'say "hi"', "path": "a"})), Verdict.RIGHT),
-        (left(("write", MEANT), finish="stop"), Verdict.WRONG),
-        (left(("write", MEANT), text="more"), Verdict.WRONG),
-        (left(("write", MEANT), ("write", MEANT)), Verdict.WRONG),
-        (left(("other", MEANT)), Verdict.WRONG),
-        (left(("write", {**MEANT, "content": "say hi"})), Verdict.WRONG),
-        (left(("write", {"path": "a"})), Verdict.WRONG),
-        (left(("write", {**MEANT, "hi": ""})), Verdict.WRONG),
-        (left(("write", '{"path": "a"')), Verdict.WRONG),
-        (left(("write", '{"path": "a", "content": "s'), finish="", failed="cannot be finished"), Verdict.REFUSED),
-        (left(text=f"write{BAD}", finish="stop"), Verdict.REFUSED),
-    ],
-)
-def test_a_broken_structured_call_is_judged(gone: Left, verdict: Verdict) -> None:
-    assert judge(made(STRUCTURED, BAD), gone).verdict is verdict
-
-
-@pytest.mark.parametrize(
-    ("gone", "verdict"),
-    [
-        (left(("write", MEANT), text="Now:\n"), Verdict.RIGHT),
-        (left(("write", MEANT)), Verdict.WRONG),
-        (left(("write", MEANT), text="Now:\n}"), Verdict.WRONG),
-        (left(text=f"Now:\n{IN_TEXT}", finish="stop"), Verdict.REFUSED),
-        (left(text="Now:\n", finish="stop"), Verdict.WRONG),
-        (left(text=f"Now:\n{IN_TEXT}", finish="tool_calls"), Verdict.WRONG),
-        (left(("write", {"path": "a"}), text=f"Now:\n{IN_TEXT}"), Verdict.WRONG),
-    ],
-)
-def test_a_broken_call_in_text_is_judged(gone: Left, verdict: Verdict) -> None:
-    assert judge(made(HERMES, IN_TEXT, around="Now:\n", core=BAD), gone).verdict is verdict
-
-
-def test_the_unbroken_one_of_two_calls_may_be_sent_alone() -> None:
-    """It must be as meant, and the other call must be text."""
-    other: Call = ("write", {"path": "b"})
-    text = f'{IN_TEXT}\n<tool_call>\n{{"name": "write", "arguments": {{"path": "b"}}}}\n</tool_call>'
-    case = made(HERMES, text, [("write", MEANT), other], core=BAD)
-    assert judge(case, left(("write", MEANT), other)).verdict is Verdict.RIGHT
-    assert judge(case, left(other, text=IN_TEXT)).verdict is Verdict.REFUSED
-    assert judge(case, left(("write", MEANT), text='{"path": "b"}')).verdict is Verdict.REFUSED
-    assert judge(case, left(other, text="")).verdict is Verdict.WRONG
-    assert judge(case, left(("write", {"path": "c"}), text=IN_TEXT)).verdict is Verdict.WRONG
-
-
-def test_a_call_that_is_valid_as_written_is_counted_separately() -> None:
-    """The schema must accept it; otherwise it counts as refused if it is sent as written."""
-    written = {"path": "a", "content": "say ", "limit": 3}
-    case = made(STRUCTURED, json.dumps(written))
-    assert judge(case, left(("write", written))) == Judged(Verdict.LEGAL, "strictly", False)
-    assert judge(case, left(("write", {**written, "limit": 4}))).verdict is Verdict.WRONG
-    strange = {"path": "a", "hi": ""}
-    case = made(STRUCTURED, json.dumps(strange), offer=CLOSED)
-    assert judge(case, left(("write", strange))) == Judged(Verdict.REFUSED, "as it was written", True)
-    # A value of the wrong type under an existing key has only one reading and may stay.
-    wrong_type = {"path": "a", "limit": "3"}
-    case = made(STRUCTURED, json.dumps(wrong_type))
-    assert judge(case, left(("write", wrong_type))) == Judged(Verdict.LEGAL, "strictly", True)
-
-
-@pytest.mark.parametrize("finish", ["stop", "length", "repetition"])
-def test_a_truncated_call_must_not_be_completed(finish: str) -> None:
-    """It stays text, or truncated with a finish that says so. No string may be closed."""
-    cut = '{"path": "a", "content": "sa'
-    broken = Broken(one=False, cut=True, finish=finish)
-    case = made(STRUCTURED, cut, broken=broken, finish=finish)
-    closed = {"path": "a", "content": "sa"}
-    assert judge(case, left(("write", closed), finish="tool_calls")).verdict is Verdict.WRONG
-    assert judge(case, left(("write", closed), finish=finish)).verdict is Verdict.WRONG
-    assert judge(case, left(("write", MEANT), finish=finish)).verdict is Verdict.WRONG
-    as_cut = Verdict.WRONG if finish == "stop" else Verdict.REFUSED
-    assert judge(case, left(("write", cut), finish=finish)).verdict is as_cut
-    assert judge(case, left(("write", cut[:-1]), finish=finish)).verdict is Verdict.WRONG
-    assert judge(case, left(("write", cut), finish="tool_calls")).verdict is Verdict.WRONG
-    assert judge(case, left(("write", cut), finish="", failed="no end")).verdict is Verdict.REFUSED
-    text = f'<tool_call>\n{{"name": "write", "arguments": {cut}'
-    case = made(HERMES, text, broken=broken, finish=finish, core=cut)
-    assert judge(case, left(text=text, finish=finish)).verdict is Verdict.REFUSED
-    assert judge(case, left(("write", closed), finish=finish)).verdict is Verdict.WRONG
-    if finish != "stop":
-        assert judge(case, left(text=text, finish="stop")).verdict is Verdict.WRONG
-
-
-@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
-def test_text_that_is_not_a_call_must_not_become_one(finish: str) -> None:
-    """This holds even if the schema allows the call."""
-    text = '<tool_call>\n{"name": "write", "arguments": {"path": "a"}}\n</tool_call>'
-    written = {"path": "a"}
-    case = made(HERMES, text, [("write", written)], broken=Broken(one=False, no_call=True), core='{"path": "a"}')
-    judged = judge(case, left(("write", written), finish=finish))
-    assert (judged.verdict, judged.one) == (Verdict.WRONG, False)
-    assert judge(case, left(text=text, finish="stop")).verdict is Verdict.REFUSED
-    assert judge(case, left(text="", finish="stop")).verdict is Verdict.WRONG
+@rows(__file__, "rule,reply,client,judged")
+def test_the_client_gets_what_was_meant_or_no_call(
+    rule: str, reply: dict[str, Any], client: dict[str, Any], judged: list[Any]
+) -> None:
+    """`rule` says what each row shows. `closed`: the schema allows no other keys."""
+    given = {**reply, "broken": Broken(**reply.get("broken", {})), "calls": [*map(tuple, reply.get("calls", ()))]}
+    family, offer = FAMILIES[given.pop("family")], CLOSED if given.pop("closed", False) else WRITE
+    names, texts = ([call[at] for call in client["calls"]] for at in (0, 1))
+    gone = Left(client.get("text", ""), names, texts, client.get("finish", ""), client.get("failed", ""))
+    found = judge(made(family, offer=offer, **given), gone)
+    assert [found.verdict.name, found.why, found.one] == judged, rule
 
 
 def test_a_copied_call_must_not_become_a_call() -> None:
     """If a tool showed two calls, both are copies, whichever was chosen."""
     calls: list[Call] = [("write", {"path": "a"}), ("write", {"path": "b"})]
-    text = HERMES.write(calls, -1)
+    family = FAMILIES["hermes"]
+    text = family.write(calls, -1)
     broken = Broken(one=False, no_call=True, shown=lambda text: text)
-    case = made(HERMES, text, calls, broken=broken, core='{"path": "a"}')
-    assert judge(case, left(text=text, finish="stop")).verdict is Verdict.REFUSED
-    assert judge(case, left(calls[1], text=HERMES.write(calls[:1], -1))) == Judged(
-        Verdict.WRONG, "a call was made of a copy", False
-    )
+    case = made(family, text, calls, broken=broken, core='{"path": "a"}')
+    assert judge(case, Left(text, finish="stop")).verdict is Verdict.REFUSED
+    gone = Left(family.write(calls[:1], -1), ["write"], ['{"path": "b"}'], "tool_calls")
+    assert judge(case, gone) == Judged(Verdict.WRONG, "a call was made of a copy", False)
 
 
 # The run.

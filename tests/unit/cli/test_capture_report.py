@@ -16,6 +16,7 @@ from proxy.engine.engine import Engine
 from proxy.exchange.capture import Captured, read_capture
 from tests.support.bare import make_bare
 from tests.support.helpers import OFFERED, call_json, calls, chunk, delta, ends, piece, recording, says
+from tests.support.rows import rows
 from tests.support.scripted import completion
 from tests.support.worker_state import read_rules
 
@@ -90,16 +91,7 @@ def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_bare(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("about", "error"),
-    [
-        ({"complete": False}, "the capture ends before the reply did"),
-        ({"complete": False, "truncated": True}, "the capture ends before the reply did"),
-        ({"stream": False}, "answered with a stream that was not asked for"),
-        ({"content_type": "application/json"}, "is not JSON"),
-        ({"content_type": "application/json", "stream": False}, "is not JSON"),
-    ],
-)
+@rows(__file__, "about,error")
 def test_an_incomplete_capture_ends_in_an_error(about: dict[str, Any], error: str) -> None:
     report = report_of(capture(says("a").raw, **about))
     assert any(error in line for line in report[report.index("after:") :])

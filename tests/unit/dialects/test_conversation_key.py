@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.dialects.chat.request import conversation_key
+from tests.support.rows import rows
 
 
 def said(role: str, text: str) -> Any:
@@ -20,20 +21,7 @@ def key(model: str, body: dict[str, Any]) -> str:
 FIRST = [said("system", "Be brief."), said("user", "Fix it.")]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"messages": FIRST},
-        {"messages": [*FIRST, said("assistant", "Done."), said("user", "And this.")]},
-        {"messages": [said("developer", "Be brief."), said("system", "Also."), FIRST[1]]},
-        {"system": "Be brief.", "messages": [FIRST[1]]},
-        {"system": [{"type": "text", "text": "Be brief."}], "messages": [FIRST[1]]},
-        {"system": "x-anthropic-billing-header: 7\nBe brief.", "messages": [FIRST[1]]},
-        {"instructions": "Be brief.", "input": "Fix it."},
-        {"instructions": "Be brief.", "input": [FIRST[1]]},
-        {"messages": FIRST, "prompt_cache_key": "mine"},
-    ],
-)
+@rows(__file__, "body")
 def test_all_requests_of_a_conversation_have_one_key(body: dict[str, Any]) -> None:
     """This holds in every dialect. Only Responses requests may name a key."""
     assert key("m", body) == key("m", {"messages": FIRST}) != ""

@@ -12,26 +12,13 @@ import pytest
 from proxy.config.load import RulesText, rules_of
 from proxy.doctor.rule import merged, rules_in, write_entry
 from proxy.errors import RulesError
+from tests.support.rows import rows
 
 LINE = '{"match": "m", "parse": "proxy"}'
 ENTRY = f"- {LINE}"
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("models:\n- {match: '*'}\n", f"models:\n- {LINE}\n- {{match: '*'}}\n"),
-        ("models:\n  - {match: '*'}\n", f"models:\n  - {LINE}\n  - {{match: '*'}}\n"),
-        (
-            "models:  # who parses\n  # all\n  - match: '*'\n    parse: auto\ntools: {}\n",
-            f"models:  # who parses\n  - {LINE}\n  # all\n  - match: '*'\n    parse: auto\ntools: {{}}\n",
-        ),
-        ("models:\n", f"models:\n  - {LINE}\n"),
-        ("models:  # none\ntools: {}\n", f"models:  # none\n  - {LINE}\ntools: {{}}\n"),
-        ("models:\r\n  - {match: '*'}\r\n", f"models:\r\n  - {LINE}\n  - {{match: '*'}}\r\n"),
-        ("\ufefftools: {}\nmodels:\n  - {match: m}\n", f"\ufefftools: {{}}\nmodels:\n  - {LINE}\n  - {{match: m}}\n"),
-    ],
-)
+@rows(__file__, "before,after")
 def test_the_entry_is_inserted_where_it_takes_effect(before: str, after: str) -> None:
     assert merged(before.encode(), "r.yaml", "m", ENTRY) == after.encode()
 

@@ -8,6 +8,7 @@ from proxy.doctor.examination import SYNTAXES, written_in
 from proxy.doctor.probes import flags
 from proxy.healing.families import FAMILIES, Parsers, family_of
 from tests.support.doctor_scripts import CALLS
+from tests.support.rows import rows
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
@@ -32,20 +33,7 @@ def parsers(model: str) -> Parsers | None:
     return None if family is None else family.parsers
 
 
-@pytest.mark.parametrize(
-    ("model", "syntax", "vllm"),
-    [
-        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "Qwen3-Coder's XML", "qwen3_xml"),
-        ("Qwen/Qwen3.5-9B", "Qwen3-Coder's XML", "qwen3_xml"),
-        ("Qwen/Qwen3-8B", "Hermes' JSON", "hermes"),
-        ("zai-org/GLM-4.7-Flash", "GLM's pairs", "glm47"),
-        ("mistralai/Devstral-Small-2507", "Mistral's list", "mistral"),
-        ("meta-llama/Llama-3.1-8B-Instruct", "Llama's JSON", "llama3_json"),
-        ("openai/gpt-oss-120b", "gpt-oss' channels", "openai"),
-        ("deepseek-ai/DeepSeek-V3.1", "DeepSeek's sections", "deepseek_v31"),
-        ("moonshotai/Kimi-K2-Instruct", "Kimi's sections", "kimi_k2"),
-    ],
-)
+@rows(__file__, "model,syntax,vllm")
 def test_the_models_name_suggests_the_syntax_and_the_parser(model: str, syntax: str, vllm: str) -> None:
     own = parsers(model)
     assert own is not None and (own.syntax, own.vllm) == (syntax, vllm)
@@ -54,16 +42,7 @@ def test_the_models_name_suggests_the_syntax_and_the_parser(model: str, syntax: 
     assert flags("vllm", parsers(model), syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
 
 
-@pytest.mark.parametrize(
-    ("syntax", "vllm", "sglang"),
-    [
-        ("Qwen3-Coder's XML", "qwen3_xml", "qwen3_coder"),
-        ("GLM's pairs", "glm45", "glm45"),
-        ("Hermes' JSON", "hermes", "qwen25"),
-        ("DeepSeek's sections", "deepseek_v3", "deepseekv3"),
-        ("Python's calls", "pythonic", "pythonic"),
-    ],
-)
+@rows(__file__, "syntax,vllm,sglang")
 def test_the_output_of_an_unknown_model_suggests_the_general_parser(syntax: str, vllm: str, sglang: str) -> None:
     assert flags("vllm", None, syntax) == f"--enable-auto-tool-choice --tool-call-parser {vllm}"
     assert flags("sglang", None, syntax) == f"--tool-call-parser {sglang}"

@@ -14,6 +14,7 @@ from proxy.notations.toolset import Tool, ToolSet
 from proxy.repair import policy as rules
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import all_cuts, function, offered
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 
@@ -72,44 +73,7 @@ def test_a_valid_object_is_sent_up_to_its_last_value_at_every_cut(text: str) -> 
         assert json.loads(left + str(arguments.tail(values))) == values
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        ('{"count": 1', ""),
-        ('{"count": "1', ""),
-        ('{"flag": tru', ""),
-        ('{"flag": true', ""),
-        ('{"items": ["a", "b"', ""),
-        ('{"options": {"a": "b"', ""),
-        ('{"free": {"a": 1', ""),
-        ('{"label": 1', ""),
-        ('{"count": 1,', ""),
-        ('{"count": 1, "label": ', ""),
-        ('{"count": 1, "label": "', '{"count": 1'),
-        ('{"count": 1, "label": "a', '{"count": 1, "label": "a'),
-        ('{"items": ["a"]', ""),
-        ('{"items": ["a"],', ""),
-        ('{"items": ["a"], "count": 1', '{"items": ["a"]'),
-        ('{"lab', ""),
-        ('{"label"', ""),
-        ('{"label": "', ""),
-        ('{"label": "a', '{"label": "a'),
-        ('{"label": "\\', '{"label": "'),
-        ('{"label": "a\\', '{"label": "a'),
-        ('{"label": "a\\u00e', '{"label": "a'),
-        ('{"label": "a\\u00e9', '{"label": "a\\u00e9'),
-        ('{"label": "a"', '{"label": "a'),
-        ('{"label": "a" ', '{"label": "a'),
-        ('{"label": "a",', '{"label": "a'),
-        ('{"label": "a", "count"', '{"label": "a'),
-        ('{"label": "a", "count": 1', '{"label": "a"'),
-        ('{"label": "a"}', '{"label": "a'),
-        ('{"label": "a"} ', '{"label": "a'),
-        ("{", ""),
-        ("  ", ""),
-        ("", ""),
-    ],
-)
+@rows(__file__, "text,left")
 def test_a_value_that_a_fix_may_change_waits(text: str, left: str) -> None:
     """C2: every value except a string waits until it is complete, with the comma and the key before it.
 
@@ -176,20 +140,7 @@ def test_nothing_is_sent_after_the_first_invalid_byte(name: str) -> None:
             assert json.loads(got + str(arguments.tail(found.values))) == found.values
 
 
-@pytest.mark.parametrize(
-    ("text", "closed"),
-    [
-        ('{"label": "a"}', 14),
-        ('{"label": "a"} \n', 14),
-        ('{"label": "}{"}{"label": "b"}', 15),
-        ('{"label": "a"}</tool_call>', 14),
-        ('{"nope": {"a": [1]}} and more', 20),
-        ('{"count": 01}', -1),
-        ("{'label': '}'}", -1),
-        ('{"label": "a"', -1),
-        ("", -1),
-    ],
-)
+@rows(__file__, "text,closed")
 def test_the_end_of_a_valid_json_object_is_found(text: str, closed: int) -> None:
     for cut in all_cuts(text):
         assert fed(cut, tool())[1].closed == closed
@@ -229,21 +180,7 @@ CHOOSY = function(
 )
 
 
-@pytest.mark.parametrize(
-    ("key", "goes_on"),
-    [
-        ("mode", False),
-        ("kind", False),
-        ("one", False),
-        ("both", False),
-        ("deep", False),
-        ("number", False),
-        ("never", False),
-        ("note", True),
-        ("either", True),
-        ("word", True),
-    ],
-)
+@rows(__file__, "key,goes_on")
 def test_a_string_streams_only_if_no_fix_can_change_it(key: str, goes_on: bool) -> None:
     (which,) = offered(CHOOSY)
     assert fed([f'{{"{key}": "o'], which)[0] == (f'{{"{key}": "o' if goes_on else "")
@@ -284,23 +221,7 @@ def test_a_string_stops_before_markup_that_may_begin_the_next_pair(text: str, le
         assert fed(cut, tool("write_file"))[0] == left
 
 
-@pytest.mark.parametrize(
-    ("sent", "values", "tail"),
-    [
-        ("", {"label": "a"}, '{"label": "a"}'),
-        ("{", {}, "{}"),
-        ('{"label": "a", "coun', {"label": "a", "count": 1}, '", "count": 1}'),
-        ('{"label": "a", "count": 1', {"label": "a", "count": 1}, ', "count": 1}'),
-        ('{"label": "a', {"label": "ab"}, 'b"}'),
-        ('{"label": "a\\ud83d', {"label": "a🙂"}, '\\ude42"}'),
-        ('{"label": "a\\', {"label": "a\n"}, '\\n"}'),
-        ('{"label": "a"', {"label": "a", "items": ["x"]}, '", "items": ["x"]}'),
-        ('{"label": "a "b"', {"label": 'a "b"'}, '\\"b\\""}'),
-        ('{"label": "a"}', {"label": "a"}, '"}'),
-        ('{"count": 1}', {"count": 1}, '{"count": 1}'),
-        ('{"ratio": 1', {"ratio": 1.5}, '{"ratio": 1.5}'),
-    ],
-)
+@rows(__file__, "sent,values,tail")
 def test_repaired_arguments_continue_what_was_sent(sent: str, values: JsonObject, tail: str) -> None:
     """C4: the text that was sent is a prefix of the final arguments."""
     left, arguments = fed([sent], tool())
@@ -308,19 +229,7 @@ def test_repaired_arguments_continue_what_was_sent(sent: str, values: JsonObject
     assert json.loads(left + tail) == values
 
 
-@pytest.mark.parametrize(
-    ("sent", "values"),
-    [
-        ('{"label": "a', {"label": "b"}),
-        ('{"label": "a', {"label": 1}),
-        ('{"label": "ab', {"label": "a"}),
-        ('{"label": "a', {}),
-        ('{"label": "a"', {"label": "b"}),
-        ('{"label": "a", ', {"count": 1}),
-        ('{"count": 1, "label": "', {"count": True}),
-        ('{"label": "a"}', {}),
-    ],
-)
+@rows(__file__, "sent,values")
 def test_arguments_that_contradict_what_was_sent_have_no_tail(sent: str, values: JsonObject) -> None:
     """C4: the reply then ends in an error."""
     assert fed([sent], tool())[1].tail(values) is None
@@ -349,17 +258,7 @@ def test_c4_a_string_with_unescaped_quotation_marks_begins_with_what_was_sent(in
         assert json.loads(left + str(arguments.tail(values))) == values
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "left"),
-    [
-        ("bash", '{"command": "l', '{"command": "l'),
-        ("functions.bash:0", '{"command": "l', '{"command": "l'),
-        ("bash", '{"nope": "l', ""),
-        ("unknown", '{"nope": "l', '{"nope": "l'),
-        ('bash{"command": "', '{"command": "l', ""),
-        ("bash<arg_key>command", '{"command": "l', ""),
-    ],
-)
+@rows(__file__, "name,text,left")
 def test_the_policy_of_a_call_is_the_one_of_its_tool(name: str, text: str, left: str) -> None:
     """A longer name that begins with a tool's name may contain the arguments."""
     made = policy_of(Repairer(offered(), rules.Policy()), name, hold=False)

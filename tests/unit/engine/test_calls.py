@@ -10,6 +10,7 @@ from proxy.dialects.chat.client_view import ChoiceView
 from proxy.engine.events import CallArguments, Event
 from proxy.errors import UpstreamBroken
 from tests.support.helpers import all_cuts, calls, ends, flat, new_engine, piece, run, view
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 LS = '{"command": "ls"}'
@@ -42,18 +43,7 @@ def test_a_call_without_a_readable_first_value_is_never_opened(text: str) -> Non
         assert (seen.ids, seen.text) == ([], f"bash{text}")
 
 
-@pytest.mark.parametrize(
-    ("deltas", "stopped", "text"),
-    [
-        ([piece(0, "not JSON", "bash", "a")], True, "bashnot JSON"),
-        ([piece(0, '"command": "ls', "bash", "a")], False, 'bash"command": "ls'),
-        ([piece(0, '{"x": 1}', id="a")], True, '{"x": 1}'),
-        ([piece(0, "", "bash", "a")], False, "bash"),
-        ([piece(0, "", "", "a")], True, ""),
-        ([{"index": 0, "id": "a"}], True, ""),
-        ([{"index": 0, "function": 7}], True, ""),
-    ],
-)
+@rows(__file__, "deltas,stopped,text")
 def test_a_call_that_was_never_opened_becomes_text(deltas: list[dict[str, Any]], stopped: bool, text: str) -> None:
     """C4: no text of the model is lost."""
     seen, _ = gathered(deltas, stopped=stopped)

@@ -11,6 +11,7 @@ from proxy.engine.events import Chunk
 from proxy.engine.reading import CallDelta, read_choice
 from proxy.json import Json
 from tests.support.helpers import delta
+from tests.support.rows import rows
 
 
 def test_reasoning_in_content_parts_is_reasoning() -> None:
@@ -56,36 +57,12 @@ def test_a_huge_index_counts_as_missing() -> None:
 COUNTS = {"prompt_tokens": 1, "completion_tokens": 9, "total_tokens": 10}
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"usage": COUNTS}, True),
-        ({"usage": COUNTS, "choices": []}, True),
-        ({"usage": {**COUNTS, "completion_tokens_details": None}}, True),
-        ({"usage": {**COUNTS, "completion_tokens_details": {"reasoning_tokens": 0}}}, True),
-        ({"usage": {**COUNTS, "completion_tokens_details": {"reasoning_tokens": 3}}}, False),
-        ({"usage": COUNTS, "choices": [{}]}, False),
-        ({"usage": {}}, False),
-        ({"usage": None}, False),
-        ({"usage": 7}, False),
-        ({}, False),
-    ],
-)
+@rows(__file__, "body,says")
 def test_a_usage_chunk_without_reasoning_tokens_is_recognized(body: dict[str, Any], says: bool) -> None:
     assert says_usage(Chunk(body, b"")) is says
 
 
-@pytest.mark.parametrize(
-    ("usage", "tokens", "details"),
-    [
-        (COUNTS, 4, {"reasoning_tokens": 4}),
-        (COUNTS, 12, {"reasoning_tokens": 9}),
-        ({}, 12, {"reasoning_tokens": 12}),
-        ({"completion_tokens": "9"}, 12, {"reasoning_tokens": 12}),
-        ({"completion_tokens_details": {"audio_tokens": 1}}, 4, {"audio_tokens": 1, "reasoning_tokens": 4}),
-        ({"completion_tokens_details": 7}, 4, {"reasoning_tokens": 4}),
-    ],
-)
+@rows(__file__, "usage,tokens,details")
 def test_reasoning_tokens_never_exceed_completion_tokens(usage: dict[str, Any], tokens: int, details: Any) -> None:
     before = dict(usage)
     assert with_thought_tokens(usage, tokens) == {**usage, "completion_tokens_details": details}

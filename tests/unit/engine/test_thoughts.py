@@ -36,6 +36,7 @@ from tests.support.helpers import (
     view,
 )
 from tests.support.messages_checker import check_message
+from tests.support.rows import rows
 
 CALL = f"<tool_call>{call_json('bash', command='ls')}</tool_call>"
 THOUGHT = "So, 2<3:\n\n I look"
@@ -169,17 +170,7 @@ def test_text_before_an_unexpected_closing_marker_stays_text(family: Family) -> 
             assert said(cut, given, tools=tools) == ("Hm.", text, [], "stop", [])
 
 
-NO_THOUGHTS = [
-    "The tag <think>x</think> is old.",
-    "See `<think>` and `</think>`.",
-    "a</think>b",
-    "<thinking>a</thinking>",
-    "<thi",
-    "\n \n",
-]
-
-
-@pytest.mark.parametrize("text", NO_THOUGHTS)
+@rows(__file__, "text")
 def test_text_that_only_looks_like_reasoning_stays_text(text: str) -> None:
     for tools in (True, False):
         for cut in all_cuts(text, FEW):

@@ -14,6 +14,7 @@ import pytest
 
 from proxy.exchange import capture
 from proxy.exchange.capture import UNFINISHED_SECONDS, CaptureFolder
+from tests.support.rows import rows
 
 DAY = 86400.0
 NOW = time.time()
@@ -117,18 +118,7 @@ def test_an_unfinished_capture_is_removed_after_a_while(tmp_path: Path) -> None:
     assert names(tmp_path) == {under_way}
 
 
-@pytest.mark.parametrize(
-    "mine",
-    [
-        "notes.txt",
-        "20200101T000000.000000Z-id.capture.bak",
-        "x20200101T000000.000000Z-id.capture",
-        "20201399T000000.000000Z-id.capture",
-        "20200101T000000Z-id.capture",
-        "20200101T000000.000000Z-.capture",
-        "20200101T000000.000000Z-a b.capture",
-    ],
-)
+@rows(__file__, "mine")
 def test_a_file_that_the_proxy_did_not_create_stays(mine: str, tmp_path: Path) -> None:
     make(tmp_path, mine)
     counted = CountedFolder(tmp_path, max_bytes=0, max_seconds=0.0)

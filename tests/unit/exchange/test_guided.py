@@ -9,6 +9,7 @@ import pytest
 from proxy.errors import UpstreamBroken
 from proxy.exchange.second_try import guided_call
 from tests.support.helpers import function, new_engine, offered
+from tests.support.rows import rows
 
 ENGINE = (function("write_file", {"path": {"type": "string"}}, "path"),)
 ARGUMENTS = '{"path": "a.txt"}'
@@ -22,17 +23,7 @@ def answer(*calls: tuple[str, str], finish: str = "tool_calls", content: str | N
     return {"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": finish}]}
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        answer(),
-        answer(("other", "{}")),
-        answer(("write_file", ARGUMENTS), ("write_file", ARGUMENTS)),
-        answer(("write_file", ARGUMENTS), finish="length"),
-        answer(finish="stop", content="I would rather not."),
-    ],
-    ids=["none", "another", "two", "cut off", "prose"],
-)
+@rows(__file__, "made")
 def test_any_other_answer_is_an_error(made: dict[str, Any]) -> None:
     with pytest.raises(UpstreamBroken, match="was made to call a tool"):
         guided_call(made, new_engine(offered(*ENGINE)), "write_file")

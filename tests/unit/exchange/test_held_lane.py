@@ -13,6 +13,7 @@ from proxy.engine.engine import Engine
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from tests.support.by_lane import NAMES, ByLane, batches, new_writer
 from tests.support.helpers import chunk, delta, ends, event_bytes, new_engine, says
+from tests.support.rows import rows
 from tests.unit.exchange.test_reply_stream import DONE, ROLE, Crashes, Raises
 
 OPENING = ("<tool_call>", "\n", '{"name": "bash", ', '"arguments": {"command": "')
@@ -109,7 +110,7 @@ def a_stream(rng: random.Random, *, size: int = 40, common: int = 3) -> list[byt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_printed_calls_are_equal_with_and_without_the_lane(part: int, name: str) -> None:
     held = 0
     for seed in range(60 * part, 60 * (part + 1)):
@@ -177,19 +178,7 @@ def test_prose_opens_no_lane() -> None:
     assert not one.open_lane() or one.pass_by(events(["x"])[0]) != b""
 
 
-MORE: list[dict[str, Any]] = [
-    {"usage": {"prompt_tokens": 9, "completion_tokens": 5}},
-    {"x_extra": 1},
-    {"choices": [{"index": 0, "delta": {"content": "l"}, "logprobs": {"content": [{"token": "l"}]}}]},
-    {"choices": [{"index": 0, "delta": {"content": "l", "reasoning": "so"}}]},
-    {"choices": [{"index": 0, "delta": {"content": "l", "refusal": "no"}}]},
-    {"choices": [{"index": 0, "delta": {"content": "l"}}, None]},
-    {"choices": [{"index": 0, "delta": {"content": "l"}}, {"index": 1, "delta": {}}]},
-    {"choices": [{"index": 0, "delta": {"content": "l"}, "message": {"content": "l"}}]},
-]
-
-
-@pytest.mark.parametrize("more", MORE)
+@rows(__file__, "more")
 @pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
 def test_chunks_with_more_than_text_do_not_take_the_lane(more: dict[str, Any], end: str) -> None:
     """C1: their other fields are forwarded."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import random
 from collections.abc import Callable, Iterable
@@ -21,7 +20,6 @@ from proxy.exchange.plan import Why, make_task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from proxy.notations.thoughts import HARMONY, THINK, Thoughts
 from proxy.repair.policy import Policy
-from tests.same.cases import Case, cases
 from tests.support.by_lane import NAMES, ByLane, batches, new_writer, usually
 from tests.support.helpers import (
     SEED,
@@ -37,6 +35,7 @@ from tests.support.helpers import (
     piece,
     says,
 )
+from tests.support.reply_cases import Case, cases
 from tests.unit.exchange.test_reply_stream import DONE, ROLE, STRONG, Crashes, options, wire
 
 # The cases are divided into this number of parts, so that none takes long.
@@ -44,9 +43,8 @@ PARTS = 16
 
 
 @cache
-def streams() -> tuple[Case, ...]:
-    """Return every corpus line and every recording that is a stream."""
-    return tuple(case for case in cases() if case.stream)
+def all_cases() -> tuple[Case, ...]:
+    return tuple(cases())
 
 
 def engine_of(case: Case, name: str) -> Engine:
@@ -111,11 +109,12 @@ def check_both(data: bytes, rng: random.Random, names: Iterable[str]) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_corpora_and_recordings_are_equal_with_and_without_the_lane(part: int) -> None:
+    """The dialects take turns."""
     rng = random.Random(part)
     passed = 0
-    for case in streams()[part::PARTS]:
-        parts = list(batches(base64.b64decode(case.answer), rng))
-        passed += check(parts, two(part), partial(engine_of, case))
+    for number, case in enumerate(all_cases()[part::PARTS]):
+        names = ("chat", *NAMES)[number % 4 :][:1]
+        passed += check(list(batches(case.stream, rng)), names, partial(engine_of, case))
     assert passed > 0
 
 

@@ -10,6 +10,7 @@ import pytest
 from proxy.dialects.chat.request import ChatRequest, read_chat
 from proxy.errors import UpstreamError, UpstreamRefused, refusal
 from proxy.exchange.plan import Ended, Next, Plan, Retries, next_plan, parser_failed
+from tests.support.rows import rows
 from tests.support.scripted import WRITE_FILE, chat
 
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -68,18 +69,7 @@ def test_a_request_is_not_retried_if_the_proxy_cannot_parse_the_text(more: dict[
     assert second_plan(request(**more), Plan(), refused(NO_PARSER), server) is None
 
 
-@pytest.mark.parametrize(
-    ("message", "field"),
-    [
-        ("Extra inputs are not permitted: 'store'", "store"),
-        ("`store` is not supported", "store"),
-        ('unknown field "store"', "store"),
-        ("'store' must be a boolean", None),
-        ("unknown field 'store' or 'user'", None),
-        ("unknown field 'messages'", None),
-        ("unknown field 'verbosity'", None),
-    ],
-)
+@rows(__file__, "message,field")
 def test_an_optional_field_that_is_refused_by_name_is_omitted(message: str, field: str | None) -> None:
     """Only a single field of the request that does not change its meaning is omitted."""
     again = second_plan(request(store=True, user="u"), Plan(), refused(message), "")

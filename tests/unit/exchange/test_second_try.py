@@ -11,6 +11,7 @@ from proxy.engine.events import Event, Reasoning, Text
 from proxy.exchange.plan import SILENT, Why, reasons_to_ask_again
 from proxy.exchange.second_try import summed
 from proxy.json import JsonObject
+from tests.support.rows import rows
 from tests.unit.exchange.test_reply_content import STOP, said
 
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}]
@@ -22,18 +23,7 @@ def reasons(*, broken: bool = True, **fields: Any) -> frozenset[Why]:
     return reasons_to_ask_again(read_chat(b"", body), broken=broken)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"tools": []},
-        {"tool_choice": "none"},
-        {"n": 2},
-        {"continue_final_message": True},
-        {"add_generation_prompt": False},
-        {"messages": [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}]},
-    ],
-    ids=["no tools", "none to be called", "two choices", "goes on", "no prompt", "begun by the client"],
-)
+@rows(__file__, "fields")
 def test_a_request_whose_replies_cannot_be_joined_is_not_retried(fields: dict[str, Any]) -> None:
     assert reasons(**fields) == frozenset()
 

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
 from tests.healing.shapes import CONTENTS, ROLES, SHAPES, TOOLS, said, system, tool, user
+from tests.support.rows import rows
 
 Message = dict[str, Any]
 # Messages of real templates and servers, a conversation that they refuse, and the healings that they teach.
@@ -32,29 +33,12 @@ def test_a_refusal_teaches_the_healings_that_its_message_names(row: dict[str, An
     assert not {*learnt} & {*lesson(words, body(messages), HealPlan(off=frozenset(learnt)))}
 
 
-@pytest.mark.parametrize(
-    "words,shape,learnt",
-    [
-        ("failed to parse grammar", "$ref", "plain_schemas"),
-        ("'dict object' has no attribute 'description'", "no description", "tool_descriptions"),
-        ("tools.0.function.name: String should match pattern '^[a-zA-Z0-9_-]+$'", "a long name", "tool_names"),
-        ("maximum recursion depth exceeded", "types in a list", "plain_schemas"),
-    ],
-)
+@rows(__file__, "words,shape,learnt")
 def test_the_refusal_of_a_tool_teaches_a_healing(words: str, shape: str, learnt: str) -> None:
     assert learnt in lesson(words, body([user()], TOOLS[shape]), HealPlan())
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "",
-        "Unauthorized",
-        "The model `m` does not exist.",
-        "max_tokens is too large",
-        "This model's context is 4096 tokens",
-    ],
-)
+@rows(__file__, "words")
 def test_other_messages_teach_nothing(words: str) -> None:
     for messages in (*ROLES.values(), *CONTENTS.values()):
         assert lesson(words, body(messages), HealPlan()) == ()

@@ -12,6 +12,7 @@ from proxy.healing.heal import ALL, HealPlan, heal_request
 from proxy.healing.parameters import KEPT, OfferedTools, Sampling, cut
 from proxy.json import JsonObject
 from tests.healing.shapes import tool, user
+from tests.support.rows import rows
 
 MODEL = """
 models:
@@ -33,17 +34,7 @@ def sent(**fields: Any) -> dict[str, Any]:
     return dict(heal_request(fields, rules().heal_plan("m")).body)
 
 
-@pytest.mark.parametrize(
-    "given,changed",
-    [
-        ({}, {"top_p": 0.5, "temperature": 1, "store": False}),
-        ({"top_p": 1, "temperature": 0}, {"top_p": 0.5, "temperature": 0, "store": False}),
-        ({"seed": 7, "store": True}, {"store": True, "temperature": 1, "top_p": 0.5}),
-        ({"max_tokens": 500}, {"max_tokens": 100, "temperature": 1, "store": False, "top_p": 0.5}),
-        ({"max_tokens": 99}, {"max_tokens": 99, "temperature": 1, "store": False, "top_p": 0.5}),
-        ({"max_tokens": "many"}, {"max_tokens": "many", "temperature": 1, "store": False, "top_p": 0.5}),
-    ],
-)
+@rows(__file__, "given,changed")
 def test_parameters_are_set_stripped_limited_and_defaulted(given: dict[str, Any], changed: dict[str, Any]) -> None:
     assert sent(model="m", **given) == {"model": "m", **changed}
 

@@ -12,6 +12,7 @@ from proxy.healing.reasoning import field_back, given_back, think, thoughts_of
 from proxy.json import JsonObject
 from proxy.notations.thoughts import ALL_MARKERS, Thoughts
 from tests.support.chat_templates import render
+from tests.support.rows import rows
 from tests.unit.healing.test_families import TEMPLATES, known, needed
 
 THOUGHT = "I must look at it first"
@@ -68,20 +69,7 @@ def test_text_with_reasoning_and_a_call_moves_if_the_template_raises() -> None:
     assert prompt.index("I look.") < prompt.index(THOUGHT) < prompt.index("functions.read")
 
 
-SAME: list[tuple[str | None, dict[str, Any]]] = [
-    ("qwen3", {}),
-    ("qwen3", {"reasoning_content": THOUGHT}),
-    ("gemma-4", {"reasoning": THOUGHT}),
-    ("minimax-m2", {"reasoning_content": THOUGHT, "content": "Hm."}),
-    ("gpt-oss", {"content": "I look."}),
-    ("mistral", {"content": [{"type": "thinking", "thinking": THOUGHT}]}),
-    ("deepseek-v3.1", {"reasoning_content": THOUGHT}),
-    (None, {"reasoning": THOUGHT}),
-    (None, {"reasoning_content": ""}),
-]
-
-
-@pytest.mark.parametrize(("name", "said"), SAME, ids=str)
+@rows(__file__, "name,said")
 def test_a_conversation_that_needs_no_change_is_the_same_object(name: str | None, said: dict[str, Any]) -> None:
     """C1."""
     body = conversation(**said)
@@ -99,17 +87,7 @@ def test_reasoning_in_an_unknown_field_moves_to_the_familys_field(family: str | 
     assert "reasoning_details" not in made["messages"][1]
 
 
-@pytest.mark.parametrize(
-    ("family", "wanted", "field"),
-    [
-        ("qwen3", False, "reasoning_content"),
-        ("gpt-oss", False, "reasoning_content"),  # `given_back` moves it to the template's field
-        ("deepseek-r1", False, ""),
-        (None, False, ""),
-        ("deepseek-r1", True, "reasoning_content"),
-        (None, True, "reasoning_content"),
-    ],
-)
+@rows(__file__, "family,wanted,field")
 def test_the_field_is_used_if_the_family_or_the_server_reads_it(
     family: str | None, wanted: bool, field: str
 ) -> None:

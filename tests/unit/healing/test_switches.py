@@ -9,46 +9,19 @@ import pytest
 from proxy.healing.families import family_of
 from proxy.healing.reasoning import effort_words, switched
 from proxy.json import JsonObject, dump_json
+from tests.support.rows import rows
 
 BODY: JsonObject = {"model": "m", "messages": [{"role": "user", "content": "Q"}], "stream": True}
 _ON = {"enable_thinking": True}
 ON: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": True}}
 OFF: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
-CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("qwen3", {"reasoning_effort": "none"}, OFF),
-    ("qwen3", {"reasoning_effort": "minimal"}, OFF),
-    ("qwen3", {"reasoning_effort": "xhigh"}, ON),
-    ("qwen3", {"enable_thinking": False}, OFF),
-    ("qwen3", {"thinking": {"type": "disabled"}}, OFF),
-    ("qwen3", {"thinking": {"type": "enabled", "budget_tokens": 9}}, ON),
-    ("qwen3", {"thinking": False}, OFF),
-    ("qwen3", {"reasoning": {"enabled": False}}, OFF),
-    ("qwen3", {"reasoning": {"effort": "high"}}, ON),
-    ("qwen3", {"chat_template_kwargs": {"thinking": False}}, OFF),
-    ("qwen3", {"chat_template_kwargs": {"a": 1}, "thinking": True}, {"chat_template_kwargs": {"a": 1, **_ON}}),
-    ("deepseek", {"enable_thinking": True}, {"chat_template_kwargs": {"thinking": True}}),
-    ("kimi-k3", {"reasoning_effort": "none"}, {"chat_template_kwargs": {"thinking": False}}),
-    ("kimi-k3", {"reasoning_effort": "minimal"}, {"chat_template_kwargs": {"thinking_effort": "low"}}),
-    ("kimi-k3", {"reasoning_effort": "medium"}, {"chat_template_kwargs": {"thinking_effort": "high"}}),
-    ("kimi-k3", {"reasoning_effort": "xhigh"}, {"chat_template_kwargs": {"thinking_effort": "max"}}),
-    ("kimi-k3", {"chat_template_kwargs": {"enable_thinking": False}}, {"chat_template_kwargs": {"thinking": False}}),
-    ("minimax-m3", {"enable_thinking": False}, {"chat_template_kwargs": {"thinking_mode": "disabled"}}),
-    ("minimax-m3", {"reasoning_effort": "high"}, {"chat_template_kwargs": {"thinking_mode": "enabled"}}),
-    ("hy3", {"reasoning_effort": "none"}, {"chat_template_kwargs": {"reasoning_effort": "no_think"}}),
-    ("hy3", {"reasoning_effort": "medium"}, {"chat_template_kwargs": {"reasoning_effort": "low"}}),
-    ("hy3", {"enable_thinking": True}, {"chat_template_kwargs": {"reasoning_effort": "high"}}),
-    ("gpt-oss", {"reasoning_effort": "max"}, {"reasoning_effort": "high"}),
-    ("gpt-oss", {"reasoning_effort": "none"}, {"reasoning_effort": "low"}),
-    ("gpt-oss", {"thinking": {"type": "disabled"}}, {"reasoning_effort": "low"}),
-    ("cohere", {"reasoning_effort": "none"}, {"chat_template_kwargs": {"reasoning": False}}),
-]
 
 
 def without_messages(body: JsonObject) -> JsonObject:
     return {key: value for key, value in body.items() if key not in BODY}
 
 
-@pytest.mark.parametrize(("name", "asked", "wanted"), CASES, ids=str)
+@rows(__file__, "name,asked,wanted")
 def test_a_clients_switch_is_translated_for_the_model(
     name: str, asked: dict[str, Any], wanted: dict[str, Any]
 ) -> None:
@@ -60,19 +33,7 @@ def test_a_clients_switch_is_translated_for_the_model(
     assert again is made and said == ()
 
 
-SAME: list[tuple[str | None, dict[str, Any]]] = [
-    ("qwen3", {}),
-    ("qwen3", OFF),
-    ("qwen3", {"reasoning_effort": "ultra"}),
-    ("gpt-oss", {"reasoning_effort": "high"}),
-    ("deepseek", {"chat_template_kwargs": {"enable_thinking": True}}),
-    ("kimi-k3", {"chat_template_kwargs": {"thinking_effort": "low"}}),
-    ("minimax-m2", {"reasoning_effort": "none"}),
-    (None, {"reasoning_effort": "none", "enable_thinking": True}),
-]
-
-
-@pytest.mark.parametrize(("name", "asked"), SAME, ids=str)
+@rows(__file__, "name,asked")
 def test_a_request_that_needs_no_change_is_the_same_object(name: str | None, asked: dict[str, Any]) -> None:
     """C1."""
     body = {**BODY, **asked}

@@ -16,6 +16,7 @@ from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, hea
 from proxy.json import JsonObject
 from tests.healing.shapes import HEALTHY, SHAPES, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
+from tests.support.rows import rows
 
 READ: JsonObject = {
     "type": "function",
@@ -125,18 +126,7 @@ def test_after_healing_every_call_is_followed_by_its_result(messages: list[dict[
     assert waiting == []
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {},
-        {"messages": None},
-        {"messages": "Hi"},
-        {"messages": ["Hi", 7]},
-        {"messages": [{"role": "assistant", "tool_calls": [None, 7, {"function": None}, {}]}]},
-        {"messages": [{"role": 7, "content": 7}], "tools": 7},
-        {"tools": [None, 7, {}, {"function": 7}, {"function": {"parameters": 7}}], "tool_choice": 7},
-    ],
-)
+@rows(__file__, "body")
 def test_malformed_conversations_raise_nothing(body: JsonObject) -> None:
     once = heal(body, IDS).body
     assert heal(once, IDS).body == once

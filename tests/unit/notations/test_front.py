@@ -25,15 +25,6 @@ def made(pieces: list[Piece]) -> list[str]:
     return [call.name for piece in pieces for call in piece.calls or ()]
 
 
-def waits(text: str) -> int:
-    """Return the maximum number of waiting characters of a text that is fed one by one."""
-    reader, left, most = Reader(TOOLS), 0, 0
-    for at, each in enumerate(text, 1):
-        left += sum(len(piece.text) for piece in reader.feed(each))
-        most = max(most, at - left)
-    return most
-
-
 @pytest.mark.parametrize("wrapper", ["{}", "<tool_call>{}</tool_call>"])
 def test_deeply_nested_json_stays_text(wrapper: str) -> None:
     text = wrapper.format('{"response": "' + "[" * 100_000 + '"}')

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.contract.test_c3_round_trip import QUIET, Request, comparable, requests
 from tests.support.helpers import all_cuts, call_json, new_scanner, random_cut, scan
+from tests.support.rows import table
 from tests.support.whole_reply_forms import DRESSES, FORMS
 
 pytestmark = pytest.mark.once
@@ -24,18 +23,7 @@ STRONG = f"<tool_call>\n{call_json('bash', command='pwd')}\n</tool_call>"
 INNER = "<tool_call><function=bash><parameter=command>ls</parameter></function></tool_call>"
 
 # Texts that a parser once read differently at another cut, or read endlessly.
-ODD = {
-    "no value in Python's arguments": "[bash(command=)]",
-    "no value before a comma": "[bash(command=, timeout=5)]",
-    "no argument at all before a comma": "TOOL_CALLS(,",
-    "a fence in what is quoted": '"<tool_call>```<```\n<function=now></tool_call>',
-    "a name in what is quoted": '"<｜DSMLm>h(</s>',
-    "a name after a marker in what is quoted": '"<|content_invoke_tool_json|>T(<|end|>',
-    "JSON that was asked for": "{x<|end|>",
-    "JSON that was asked for, on lines": "a\n{x\n<|im_end|>",
-    "a wrapper after a lead, and more": "functools<|tool_call_begin|>[bash(command='ls')]</tools>:call:bash{<|end|> x",
-    "half a character": f"{WEAK}\n\ud83d",
-}
+ODD: dict[str, str] = table(__file__, "ODD")
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -63,56 +51,10 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-_MARKS = [
-    "<tool_call>",
-    "</tool_call>",
-    "<tools>",
-    "</tools>",
-    "```json",
-    "```",
-    "`",
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    "ls",
-    '"',
-]
-_MORE = [
-    '"name":"bash"',
-    "<function=bash>",
-    "</function>",
-    "<parameter=command>",
-    "</parameter>",
-    "<|im_end|>",
-    "\\",
-    "ï🙂",
-]
-
-
 # Markers of all families, and text between them.
-_WORDS = [
-    *("bash", "now", "nope", "command", "ls", "typed", "1", "True", "null", "-1.5", "x", "TOOL", "call:bash{"),
-    *("(", ")", "=", "'", "{", "}", "[", "]", ",", ":", ";", '"', "<", "</", ">", ">>>", "|", "\\", "`", "```json\n"),
-    *("\n", "\n\n", " ", "\t", "\r\n", "> ", "~~~\n", "<!--", "-->", "<![CDATA[", "]]>", "ï🙂", "\ud83d"),
-]
-_TOKENS = [
-    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", '<invoke name="bash">', "</invoke>", "<command>"),
-    *("</command>", '<parameter name="command">', "</parameter>", '<param name="command">', "</param>", "<Call>"),
-    *("</Call>", "<Function>", "</Function>", "<Parameters>", "</Parameters>", "]<]minimax[>[", "<｜DSML｜tool_calls>"),
-    *('<｜DSML｜invoke name="bash">', '<｜DSML｜parameter name="command" string="true">', "</｜DSML｜parameter>"),
-    *("</｜DSML｜invoke>", "</｜DSML｜tool_calls>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "[Tool call:", "functools"),
-    *("<|python_tag|>", "<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_call_begin|>", "<|tool_call_argument_begin|>"),
-    *("<|tool_call_end|>", "functions.bash:0", "ool_call>\n", "function call\n", "TOOL_CALLS", "Action:", "<|open|>"),
-    *("<|close|>", "<|sep|>", 'call tool="bash"', 'argument key="command" type="string"', "<|message_model|>"),
-    *("<|content_invoke_tool_json|>", "<|end_message|>", "<|im_end|>", "</s>", "<think>", "</think>", "[THINK]"),
-    *("[/THINK]", "<|START_THINKING|>", "<|END_THINKING|>", "<|channel>thought\n", "<channel|>", "analysis"),
-    *("assistantfinal", "<|start|>", "assistant", "<|channel|>", "commentary", " to=functions.bash", "<|message|>"),
-    *("<|call|>", "<|end|>"),
-]
+_MARKERS: list[str] = table(__file__, "MARKERS")
 _ANY = st.sampled_from(
-    [*_MARKS, *_MORE, *_WORDS, *_TOKENS, WEAK, STRONG, INNER, call_json("now"), "[bash(command='ls')]"]
+    [*_MARKERS, WEAK, STRONG, INNER, call_json("now"), "[bash(command='ls')]"]
 )
 
 
@@ -131,31 +73,6 @@ def test_random_markers_are_read_equally_at_every_cut(
         )
     assert others == [whole, whole]
     assert all(isinstance(values, dict) for _, values in whole.parsed)
-
-
-def as_tags(name: str, values: dict[str, Any]) -> str:
-    rendered = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
-    inside = "".join(f"<parameter={key}>\n{text}\n</parameter>\n" for key, text in rendered.items())
-    return f"<function={name}>\n{inside}</function>"
-
-
-def rendered(form: str, calls: list[tuple[str, dict[str, Any]]], indent: int | None) -> str:
-    objects = [json.dumps({"name": name, "arguments": values}, indent=indent) for name, values in calls]
-    match form:
-        case "hermes":
-            return "\n".join(f"<tool_call>\n{text}\n</tool_call>" for text in objects)
-        case "tools":
-            return "<tools>\n" + "\n".join(objects) + "\n</tools>"
-        case "array":
-            return f"<tools>[{', '.join(objects)}]</tools>"
-        case "tags":
-            return "\n".join(f"<tool_call>\n{as_tags(*call)}\n</tool_call>" for call in calls)
-        case "bare tags":
-            return "\n".join(as_tags(*call) for call in calls) + "\n</tool_call>"
-        case "fence":
-            return "\n".join(f"```json\n{text}\n```" for text in objects)
-        case _:
-            return "\n".join(objects)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from tests.support.helpers import (
     run,
     says,
 )
+from tests.support.rows import rows
 from tests.support.work import over_soon
 from tests.unit.engine.test_engine import only
 
@@ -61,15 +62,7 @@ def test_kimis_ids_are_kept_unless_the_conversation_contains_them() -> None:
     assert len(set(only(run([says(KIMI + KIMI), ends()])).ids)) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        (f"{STRONG}</tool_call><|im_end|>", ["text_call", "leftover"]),
-        ("</think>\n\nHello", ["leaked_token"]),
-        ("Hello.<|im_end|>", ["end_of_turn"]),
-        ("Hello, see <|im_end|>", []),
-    ],
-)
+@rows(__file__, "text,ids")
 def test_every_dropped_token_is_recorded(text: str, ids: list[str]) -> None:
     """C6, F18."""
     engine = new_engine()

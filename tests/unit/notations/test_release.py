@@ -25,7 +25,7 @@ from tests.support.helpers import (
     scan,
     view,
 )
-from tests.support.siblings import FAMILIES, GIVEN, content, reply
+from tests.support.siblings import FAMILIES, GIVEN, content, parts, reply
 
 pytestmark = pytest.mark.once
 WEAK = call_json("bash", command="ls")
@@ -150,7 +150,7 @@ def test_text_between_calls_keeps_its_position(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_call_that_was_released_is_never_completed_later(family: str) -> None:
     """C7."""
-    begins, body, between, closes = FAMILIES[family]
+    begins, body, between, closes = parts(family)
     text = begins + between.join((body("nope", {"path": "word " * 9}), body(*GIVEN["b"]), body(*GIVEN["r"]))) + closes
     for at in range(0, len(text), 7):
         scanner = new_scanner()

@@ -25,7 +25,6 @@ READ = f"\n{call_json('read', path='a')}"
 SETTINGS = {"off": None, "on": Thoughts(), "begun": Thoughts(begun="<think>"), "unknown": Thoughts(unknown=True)}
 
 
-
 def found(text: str, cut: int, **options: Any) -> list[tuple[str, object]]:
     """Return the pieces of a text fed in parts of `cut` characters, with adjacent prose joined."""
     reader = new_scanner(TOOLS, **options)

@@ -10,26 +10,10 @@ from proxy.notations.front import Reader
 from proxy.notations.signs import may_begin
 from proxy.notations.thoughts import REASONING_MARKERS, Mark, Thoughts
 from proxy.notations.toolset import ToolSet
+from tests.support.rows import table
 
 MARKS = [mark for each in REASONING_MARKERS for mark in (each.opener, *each.closers)]
-WORDS = (
-    "So",
-    " it is",
-    "\n\n",
-    "```\n",
-    "    code",
-    "`x`",
-    "# Title\n",
-    "- one\n",
-    "| a | b |\n",
-    " \u2603 ",
-    "\ud83d",
-    "{}",
-    "()",
-    ":",
-    "'",
-    '"',
-)
+WORDS: list[str] = table(__file__, "WORDS")
 
 
 @pytest.mark.parametrize("mark", [each.opener for each in REASONING_MARKERS])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from proxy.notations.toolset import ToolSet
 from proxy.repair.repairer import inferred
 from tests.support.helpers import function, offered
+from tests.support.rows import rows
 
 TEXT = {"type": "string"}
 
@@ -33,15 +32,7 @@ def test_the_only_tool_that_accepts_the_keys_is_inferred() -> None:
     assert named(["path", "limit"], offered_) == "read"
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        [],
-        ["content"],  # a required key is missing
-        ["path", "content", "more"],  # no tool accepts all keys
-        ["Path", "content"],  # similar keys do not count
-    ],
-)
+@rows(__file__, "keys")
 def test_no_tool_is_inferred_if_none_accepts_all_keys(keys: list[str]) -> None:
     assert named(keys, tools(write="path! content!", read="path! limit")) is None
 

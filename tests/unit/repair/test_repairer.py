@@ -20,6 +20,7 @@ from proxy.repair.policy import Policy, ToolRule
 from proxy.repair.repairer import Repairer
 from tests.support.helpers import all_cuts, calls, ends, new_engine, offered, piece, run, view
 from tests.support.random_schemas import TOOLS, Kind, repaired, validator
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 pytestmark = pytest.mark.once
@@ -186,24 +187,7 @@ def _outcome(given_: tuple[bool, list[str], str], found: Any) -> tuple[Any, ...]
     return failed, () if failed else tuple(arguments), said
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        None,
-        [],
-        "object",
-        5,
-        {"type": "object", "properties": ["a"]},
-        {"type": "object", "properties": {"a": "string", "b": None, "c": [1]}},
-        {"type": "object", "properties": {"a": {"type": "integer"}}, "required": "a"},
-        {"type": ["object", 5, None], "properties": {"a": {"type": {"x": 1}}}},
-        {"properties": {"a": {"anyOf": [None, 5]}}, "anyOf": "x", "allOf": {}},
-        {"type": "array", "items": {"type": "string"}},
-        {"enum": [], "const": {"b": 1}},
-        False,
-    ],
-    ids=str,
-)
+@rows(__file__, "parameters")
 def test_an_invalid_schema_does_no_harm(parameters: Any) -> None:
     tools = read_tools([{"type": "function", "function": {"name": "tool", "parameters": parameters}}])
     for text in ('{"a": "1", "b": [2]}', "{'a': 1}", "{}", '{"A": 1', "null"):

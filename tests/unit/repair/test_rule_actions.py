@@ -22,6 +22,7 @@ from proxy.repair.policy import (
     rules_for,
     touched,
 )
+from tests.support.rows import rows
 from tests.support.work import over_soon
 
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
@@ -75,26 +76,7 @@ def test_a_condition_holds_exactly_where_it_should(condition: Condition, more: A
     assert {name for name, values in VALUES.items() if not is_untouched(setting, values)} == where
 
 
-@pytest.mark.parametrize(
-    ("action", "text", "value"),
-    [
-        ("parse_json_array", '[{"a": 1}]', [{"a": 1}]),
-        ("parse_json_array", " [1, 2] ", [1, 2]),
-        ("parse_json_array", "[{'a': True, 'b': None},]", [{"a": True, "b": None}]),
-        ("parse_json_array", "[]", []),
-        ("parse_json_object", '{"a": "b"}', {"a": "b"}),
-        ("parse_json_object", "{'a': 'b'}", {"a": "b"}),
-        ("convert_string_to_boolean", "true", True),
-        ("convert_string_to_boolean", "YES", True),
-        ("convert_string_to_boolean", "On", True),
-        ("convert_string_to_boolean", "1", True),
-        ("convert_string_to_boolean", "False", False),
-        ("convert_string_to_boolean", "no", False),
-        ("convert_string_to_boolean", "OFF", False),
-        ("convert_string_to_boolean", "0", False),
-        ("unescape_html", "a &amp;&amp; b &lt; &quot;c&quot; &#39;&#x41;", 'a && b < "c" \'A'),
-    ],
-)
+@rows(__file__, "action,text,value")
 def test_an_action_repairs_a_value(action: Action, text: Json, value: Json) -> None:
     assert after(rule("exists", action), {"o": 1, "p": text, "q": 2}) == {"o": 1, "p": value, "q": 2}
 
@@ -166,20 +148,7 @@ def test_a_tool_is_renamed_only_to_an_offered_tool() -> None:
         assert (new_name, same is values) == (name, True)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "offered", "becomes"),
-    [
-        ("read", {"content": ""}, "write", "read"),
-        ("read", {"content": None}, "write", "read"),
-        ("read", {"content": [], "path": "b"}, "write", "read"),
-        ("read", {"content": " "}, "write", "write"),
-        ("Read", {"content": "a", "path": "b"}, "Write", "Write"),
-        ("read", {"content": "a"}, "bash", "read"),
-        ("read", {"path": "a"}, "write", "read"),
-        ("reader", {"content": "a"}, "write", "reader"),
-        ("write", {"content": "a"}, "write", "write"),
-    ],
-)
+@rows(__file__, "name,values,offered,becomes")
 def test_only_a_read_with_content_becomes_a_write(name: str, values: Any, offered: str, becomes: str) -> None:
     tools = ToolSet([Tool(name, {}), Tool(offered, {})])
     converting = rule("exists", "convert_tool_to_write", parameter=("content",))

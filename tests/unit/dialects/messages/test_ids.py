@@ -10,25 +10,13 @@ from hypothesis import strategies as st
 
 from proxy.dialects.base import REASONING_FIELDS
 from proxy.dialects.messages.ids import client_id, server_id, signature, signed_field
+from tests.support.rows import rows
 
 CLIENTS = re.compile(r"toolu_[A-Za-z0-9_-]+")
 ANY = st.text(st.characters(exclude_categories=()))
 
 
-@pytest.mark.parametrize(
-    ("server", "client"),
-    [
-        ("call_abc123", "toolu_call_abc123"),
-        ("chatcmpl-tool-0f", "toolu_chatcmpl-tool-0f"),
-        ("toolu_01A", "toolu_toolu_01A"),
-        ("9QnVRnDzK", "toolu_9QnVRnDzK"),
-        ("functions.bash:0", "toolu_b64-ZnVuY3Rpb25zLmJhc2g6MA"),
-        ("b64-x", "toolu_b64-YjY0LXg"),
-        ("", "toolu_b64-"),
-        ("grüß", "toolu_b64-Z3LDvMOf"),
-        ("call_1\n", "toolu_b64-Y2FsbF8xCg"),
-    ],
-)
+@rows(__file__, "server,client")
 def test_client_ids_of_server_ids_are_stable(server: str, client: str) -> None:
     """The ids are literals because later versions must read the ids of running conversations."""
     assert client_id(server) == client

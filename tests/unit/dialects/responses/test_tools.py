@@ -9,6 +9,7 @@ import pytest
 
 from proxy.dialects.responses.tools import Called, Kind, joined_name
 from tests.support.responses_ask import CUSTOM, SPACE, TOOL, ask, sent
+from tests.support.rows import rows
 
 
 def test_functions_of_a_namespace_are_sent_under_joined_names_and_restored() -> None:
@@ -43,15 +44,7 @@ def test_of_two_equal_names_the_later_one_gets_a_digest() -> None:
     assert translation.tools.called(other) == Called(Kind.FUNCTION, "agents__close")
 
 
-@pytest.mark.parametrize(
-    ("tools", "name", "namespace"),
-    [
-        ([SPACE, TOOL], "close", "agents"),
-        ([SPACE, {**SPACE, "name": "files"}], "close", ""),
-        ([SPACE, {**TOOL, "name": "close"}], "close", ""),
-        ([SPACE], "open", ""),
-    ],
-)
+@rows(__file__, "tools,name,namespace")
 def test_a_call_without_namespace_is_resolved_if_the_name_is_unique(tools: Any, name: str, namespace: str) -> None:
     """Codex answers "unsupported call" to a name without its namespace."""
     called = sent(ask(tools=tools)).tools.called(name)
