@@ -263,7 +263,7 @@ class StreamReply:
         lane = self._engine.lane()
         if lane is None:
             return False
-        if lane.counted is None and self._writer.passes(lane.template.before + lane.template.after):
+        if lane.template.counted is None and self._writer.passes(lane.template.before + lane.template.after):
             self._lane = lane
             return True
         self._teller = self._writer.teller(lane)
