@@ -142,15 +142,9 @@ class Engine:
             return (*self.release(), Failed(refusal(error, body=quoted)))
         try:
             entries = choice_entries(chunk.body)
-            if not chunk.body.get("choices"):
-                # Usage or unknown content. It waits while a finish reason is held.
-                if chunk.streamed and not any(self._finished.values()):
-                    return (chunk.unchanged(events_of(chunk)),)
-                self._trailing.append((chunk, events_of(chunk)))
-                return ()
             if chunk.streamed:
                 chunk, entries = self._messages.with_deltas(chunk, entries)
-            if self._passes:
+            if self._passes or not chunk.body.get("choices"):
                 return self._unparsed(chunk, entries)
             deltas = [read_choice(entry) for entry in entries]
         except UnreadableReply as unreadable:
@@ -169,15 +163,19 @@ class Engine:
         return tuple(events)
 
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
-        """Pass a chunk without reading its text. A chunk with a finish reason waits for the end of the body."""
-        events = events_of(chunk)
-        final = False
+        """Pass a chunk without reading its text.
+
+        A chunk with a finish reason waits for the end of the body. So does one without choices (usage or unknown
+        content) while a finish reason is held.
+        """
+        waits = not choices and (any(self._finished.values()) or not chunk.streamed)
         for entry in choices:
             number = choice_number(entry.get("index"))
-            self._finished.setdefault(number, False)
-            if finish_of(entry) is not None:
-                self._finished[number] = final = True
-        if final:
+            ends = finish_of(entry) is not None
+            self._finished[number] = ends or self._finished.get(number, False)
+            waits |= ends
+        events = events_of(chunk)
+        if waits:
             self._trailing.append((chunk, events))
             return ()
         return (chunk.unchanged(events),)

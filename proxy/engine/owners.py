@@ -62,6 +62,7 @@ class Call:
     not understand the form in which the server sent it. `in_text`: it was found in the text.
 
     For the client: `ready` is text to send once the call is open. `index`, `id` and `name` are the values it gets.
+    `canonical` are all its arguments in canonical form, once it is closed.
     """
 
     tools: ToolSet
@@ -83,6 +84,7 @@ class Call:
     index: int = -1
     id: str = ""
     name: str = ""
+    canonical: str = ""
     fixes: tuple[Repair, ...] = ()
     # Extra fields: the waiting ones, their size in bytes, and all that have arrived.
     fields: list[CallFields] = field(default_factory=list)

@@ -10,7 +10,7 @@ from proxy import sse
 from proxy.engine.events import Chunk, ContentEvent, Finished, Usage, choice_number
 from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries, numbered, read_choice
 from proxy.errors import UnreadableReply
-from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text
+from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text, without
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
@@ -95,8 +95,7 @@ class WholeMessages:
         new = with_text({**delta_of(message), **said}, entry)
         if new == delta and ("delta" in entry or "message" in entry):
             return entry
-        around = {name: value for name, value in entry.items() if name != "text" and (name != "message" or not message)}
-        return {**around, "delta": new}
+        return {**without(entry, "text", *(("message",) if message else ())), "delta": new}
 
     def _new_in_message(self, entry: JsonObject, delta: JsonObject) -> JsonObject:
         """Return the message of an entry without content that its choice has already sent; {} if nothing is left."""
@@ -109,7 +108,7 @@ class WholeMessages:
         if had is Said.ANSWER:
             return {}
         if had is Said.REASONING:
-            message = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
+            message = without(message, *REASONING_FIELDS)
         if isinstance(entry.get("delta"), dict) and not _level(message):
             return {}
         if content:

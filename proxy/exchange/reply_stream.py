@@ -25,7 +25,7 @@ from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBro
 from proxy.exchange.outcome import tokens_of
 from proxy.exchange.plan import Why
 from proxy.exchange.second_try import EarlierTry, ReplyContent, envelope_of, events_instead
-from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in
+from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in, without
 from proxy.limits import MAX_EVENT
 
 # The maximum size of events in the lane that the engine has not been fed yet.
@@ -374,7 +374,7 @@ class StreamReply:
         usage = as_object(answer.get("usage"))
 
         def fed() -> Iterable[Event]:
-            events = self._engine.feed(as_chunk({key: value for key, value in answer.items() if key != "usage"}))
+            events = self._engine.feed(as_chunk(without(answer, "usage")))
             counts = Chunk({"choices": [], "usage": usage}, b"", streamed=False)
             return (*events, *self._engine.feed(counts)) if usage else events
 
