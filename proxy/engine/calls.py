@@ -99,8 +99,7 @@ class Calls:
 
     def _take(self, call: Call, delta: CallDelta) -> list[Event]:
         """Take the next delta of a call."""
-        call.note(delta)
-        self._owners.note_id(call, delta)
+        self._owners.note(call, delta)
         if call.fields_size > self._task.max_held:
             raise self._too_much()
         call.add_fields(delta.fields)
@@ -391,9 +390,9 @@ class Calls:
             call.index = same.index
             return self._arguments(call, "")
         by_rule = any(fix.id.startswith("rule:") for fix in repaired.fixes)
-        written = "" if by_rule else call.written_name
         name = repaired.name
-        return self._send_whole(call, written or name, name, repaired.arguments, repaired.fixes, behind=behind)
+        written = name if by_rule or not call.written_name else call.written_name
+        return self._send_whole(call, written, name, repaired.arguments, repaired.fixes, behind=behind)
 
     def _settle_open(
         self, call: Call, text: str, behind: str, repaired: Repaired | None, *, stopped: bool

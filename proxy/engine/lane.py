@@ -42,12 +42,14 @@ _USAGE = b'"usage":{'
 class Template:
     """The bytes before and after the text in chunks that differ only in their text. `event` is the content of one.
 
-    `counted` matches a whole event, with its text as group 1, if token counts follow `after`. Else it is None. Skipping
-    these counts is safe: parsed events, such as the last one, repeat the running totals.
+    `joint` is the bytes between two texts. If token counts follow `after`, `counted` matches a whole event, with its
+    text as group 1; else it is None. Skipping these counts is safe: parsed events, such as the last one, repeat the
+    running totals.
     """
 
     before: bytes
     after: bytes
+    joint: bytes
     event: Text | Reasoning | CallArguments
     counted: re.Pattern[bytes] | None = None
 
@@ -79,11 +81,11 @@ def learn(chunk: Chunk, event: Text | Reasoning | CallArguments) -> Template | N
         return None
     fixed, usage, counts = after.rpartition(_USAGE)
     if not usage:
-        return Template(before, after, event)
+        return Template(before, after, after + before, event)
     after = fixed + usage
     numbers = re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts))
     whole = b"%b(%b)%b%b" % (re.escape(before), _ANY_STRING, re.escape(after), numbers)
-    return Template(before, after, event, re.compile(whole))
+    return Template(before, after, b"", event, re.compile(whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Lane:
         before, after = template.before, template.after
         if not body.startswith(before) or not body.endswith(after) or len(body) < len(before) + len(after):
             return None
-        texts = body[len(before) : -len(after)].split(after + before)
+        texts = body[len(before) : -len(after)].split(template.joint)
         matches = self.plain.fullmatch
         for text in texts:
             if matches(text) is None:

@@ -263,13 +263,13 @@ class StreamReply:
         lane = self._engine.lane()
         if lane is None:
             return False
-        if lane.template.counted is None and self._writer.passes(lane.template.before + lane.template.after):
-            self._lane = lane
-            return True
-        self._teller = self._writer.teller(lane)
-        if self._teller is not None:
-            self._lane = lane
-        return self._teller is not None
+        template = lane.template
+        if template.counted is not None or not self._writer.passes(template.before + template.after):
+            self._teller = self._writer.teller(lane)
+            if self._teller is None:
+                return False
+        self._lane = lane
+        return True
 
     @property
     def _is_between_events(self) -> bool:
