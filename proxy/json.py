@@ -298,6 +298,11 @@ def as_object(value: Json) -> JsonObject:
     return {}
 
 
+def without(entry: JsonObject, *names: str) -> JsonObject:
+    """Return an object without these keys."""
+    return {key: value for key, value in entry.items() if key not in names}
+
+
 def as_text(value: Json) -> str:
     """Return the value if it is a string, else ""."""
     if isinstance(value, str):

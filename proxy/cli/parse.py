@@ -174,13 +174,12 @@ def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rul
         begun = thoughts.begun if captured.begun is None else captured.begun
         unknown = thoughts.unknown if captured.unknown is None else captured.unknown
         thoughts = dataclasses.replace(thoughts, begun=begun, unknown=unknown)
-    task = make_task(
-        chat,
-        rules.policy(chat.model),
+    task = dataclasses.replace(
+        make_task(chat, thoughts=thoughts_in_text(thoughts, profile, parse, blocks=captured.ordered)),
+        policy=rules.policy(chat.model),
         seed=_SEED,
         raw_text=captured.raw_text,
         ordered=captured.ordered,
-        thoughts=thoughts_in_text(thoughts, profile, parse, blocks=captured.ordered),
         max_held=settings.max_held,
     )
     return Engine(task)

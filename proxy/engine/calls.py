@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from proxy.engine.arguments import Arguments, policy_of
 from proxy.engine.events import Call as ClosedCall
@@ -37,16 +37,6 @@ _LIVE = 4
 _MUCH = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
-    """A call that was sent to the client. `arguments` are canonical; `in_text`: the call was found in the text."""
-
-    name: str
-    arguments: str
-    index: int
-    in_text: bool
-
-
 class Calls:
     """The calls of one choice: structured calls and calls found in the text.
 
@@ -62,7 +52,8 @@ class Calls:
         self._new_id = NewIds(task, choice, self._used)
         self._tools = repairer.tools
         self._owners = Owners(self._tools, task.max_calls)
-        self._written: list[_Written] = []
+        # The calls that were sent to the client, to find repeated ones.
+        self._sent: list[Call] = []
         self.count = self.empty = 0
         self.in_text = False
         self.audit: list[Repair] = []
@@ -108,8 +99,7 @@ class Calls:
 
     def _take(self, call: Call, delta: CallDelta) -> list[Event]:
         """Take the next delta of a call."""
-        call.note(delta)
-        self._owners.note_id(call, delta)
+        self._owners.note(call, delta)
         if call.fields_size > self._task.max_held:
             raise self._too_much()
         call.add_fields(delta.fields)
@@ -129,7 +119,7 @@ class Calls:
             name, is_tool = call.offered_name, call.tool is not None
             hold = self._whole or call.twin is not None
             # The client may have the call from the text, or the name may go on.
-            hold |= any(each.in_text and each.name == name for each in self._written)
+            hold |= any(each.in_text and each.name == name for each in self._sent)
             hold |= not is_tool and any(each.startswith(name) for each in self._tools.names)
             call.arguments.begin(policy_of(self._repairer, written, hold=hold))
         call.ready += call.arguments.feed(fragment)
@@ -225,7 +215,8 @@ class Calls:
             why = "clients do not understand the form that the server sent"
             call.fixes += (Repair("form", "", "", why, call.name),)
         self.audit += call.fixes
-        self._written.append(_Written(call.name, canonical(arguments), call.index, call.in_text))
+        call.canonical = canonical(arguments)
+        self._sent.append(call)
         return CallClosed(self._choice, call.index, ClosedCall(call.id, call.name, arguments), call.fixes)
 
     def _arguments(self, call: Call, text: str) -> list[Event]:
@@ -247,10 +238,10 @@ class Calls:
         said = [*self._arguments(call, arguments), *self._behind(call, behind)]
         return [*opened, *said, self._close(call, arguments)]
 
-    def _same(self, name: str, arguments: str, *, in_text: bool) -> _Written | None:
-        wanted = canonical(arguments)
-        of_name = (each for each in self._written if each.name == name and each.in_text is in_text)
-        return next((each for each in of_name if each.arguments == wanted), None)
+    def _same(self, name: str, arguments: str, *, in_text: bool) -> Call | None:
+        """Return the sent call with this name and these arguments, or None."""
+        wanted = name, canonical(arguments), in_text
+        return next((each for each in self._sent if (each.name, each.canonical, each.in_text) == wanted), None)
 
     # Calls in text.
 
@@ -392,16 +383,16 @@ class Calls:
         """
         same = self._same(repaired.name, repaired.arguments, in_text=True)
         if same is not None:
-            self._written.remove(same)
+            self._sent.remove(same)
             call.state = State.DROPPED
             why = "the call was already found in the content"
             self.audit.append(Repair("echo", repaired.arguments, "", why, repaired.name))
             call.index = same.index
             return self._arguments(call, "")
         by_rule = any(fix.id.startswith("rule:") for fix in repaired.fixes)
-        written = "" if by_rule else call.written_name
         name = repaired.name
-        return self._send_whole(call, written or name, name, repaired.arguments, repaired.fixes, behind=behind)
+        written = name if by_rule or not call.written_name else call.written_name
+        return self._send_whole(call, written, name, repaired.arguments, repaired.fixes, behind=behind)
 
     def _settle_open(
         self, call: Call, text: str, behind: str, repaired: Repaired | None, *, stopped: bool

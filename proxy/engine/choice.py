@@ -241,6 +241,12 @@ class Choice:
         beside = self.calls or self.finish is not None or self.reasoning_reader is not None or self._unsaid
         return 0 if beside or self.mode is not Mode.TEXT else self.reader.room
 
+    @property
+    def newest_held(self) -> tuple[str, Chunk] | None:
+        """The newest held text with its chunk, or None if that may not be forwarded unchanged."""
+        text, chunk = self._waiting[-1] if self._waiting else ("", None)
+        return (text, chunk) if isinstance(chunk, Chunk) else None
+
     def hold(self, chunks: Iterable[tuple[str, Chunk]]) -> list[Event]:
         """Take texts of a held call, each with its chunk, and return the released events."""
         return self._with_rest(self._feed(chunks))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from proxy.engine.calls import Calls
 from proxy.engine.choice import Choice
@@ -27,12 +26,12 @@ from proxy.engine.events import (
     says_more,
     says_more_at_its_top,
 )
-from proxy.engine.lane import ANY_TEXT, WAITING, Lane, Template, lane_of, learn
-from proxy.engine.reading import CallDelta, ChoiceDelta, choice_entries, finish_of, read_choice
+from proxy.engine.lane import ANY_TEXT, WAITING, Lane, Template, learn
+from proxy.engine.reading import CallDelta, choice_entries, finish_of, read_choice
 from proxy.engine.task import Task
 from proxy.engine.whole_messages import WholeMessages, events_of
 from proxy.errors import UnreadableReply, UpstreamBroken, refusal
-from proxy.json import Json, JsonObject, as_object, dump_json, objects_in
+from proxy.json import Json, JsonObject, as_object, dump_json
 from proxy.limits import MAX_CHOICES
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
@@ -63,12 +62,9 @@ class Engine:
         self._messages = WholeMessages()
         # The number of tokens of the separated reasoning, for the usage at the end of the reply.
         self.thought_tokens = 0
-        # The learned chunk shapes, the lanes for them, and the latest chunk.
+        # The learned shape of chunks, the lane for them, and the number of chunks since one of this shape.
         self._template: Template | None = None
-        self._call_template: Template | None = None
         self._lane: Lane | None = None
-        self._held_lane: Lane | None = None
-        self._fed: Chunk | None = None
         self._lessons = 0
 
     # Facts about the reply.
@@ -131,7 +127,6 @@ class Engine:
 
     def feed(self, chunk: Chunk) -> tuple[Event, ...]:
         """Take one upstream chunk and return the resulting events."""
-        self._fed = chunk
         events = self._feed(chunk)
         self._learn(chunk, events)
         return events
@@ -147,15 +142,9 @@ class Engine:
             return (*self.release(), Failed(refusal(error, body=quoted)))
         try:
             entries = choice_entries(chunk.body)
-            if not chunk.body.get("choices"):
-                # Usage or unknown content. It waits while a finish reason is held.
-                if chunk.streamed and not any(self._finished.values()):
-                    return (chunk.unchanged(events_of(chunk)),)
-                self._trailing.append((chunk, events_of(chunk)))
-                return ()
             if chunk.streamed:
                 chunk, entries = self._messages.with_deltas(chunk, entries)
-            if self._passes:
+            if self._passes or not chunk.body.get("choices"):
                 return self._unparsed(chunk, entries)
             deltas = [read_choice(entry) for entry in entries]
         except UnreadableReply as unreadable:
@@ -174,15 +163,19 @@ class Engine:
         return tuple(events)
 
     def _unparsed(self, chunk: Chunk, choices: list[JsonObject]) -> tuple[Event, ...]:
-        """Pass a chunk without reading its text. A chunk with a finish reason waits for the end of the body."""
-        events = events_of(chunk)
-        final = False
+        """Pass a chunk without reading its text.
+
+        A chunk with a finish reason waits for the end of the body. So does one without choices (usage or unknown
+        content) while a finish reason is held.
+        """
+        waits = not choices and (any(self._finished.values()) or not chunk.streamed)
         for entry in choices:
             number = choice_number(entry.get("index"))
-            self._finished.setdefault(number, False)
-            if finish_of(entry) is not None:
-                self._finished[number] = final = True
-        if final:
+            ends = finish_of(entry) is not None
+            self._finished[number] = ends or self._finished.get(number, False)
+            waits |= ends
+        events = events_of(chunk)
+        if waits:
             self._trailing.append((chunk, events))
             return ()
         return (chunk.unchanged(events),)
@@ -226,27 +219,29 @@ class Engine:
                     return  # an earlier chunk, or one that had a whole message
             case _:
                 return
-        if not isinstance(content, CallArguments):
+        self._shape(chunk, content)
+
+    def _shape(self, chunk: Chunk, content: Text | Reasoning | CallArguments) -> Template | None:
+        """Return the template of a chunk whose only content is this event, and remember it."""
+        if self._template is None or not self._template.fits(chunk.raw):
             self._template = learn(chunk, content)
-        elif self._call_template is None or not self._call_template.fits(chunk.raw):
-            self._call_template = learn(chunk, content)
+        return self._template
 
     def lane(self) -> Lane | None:
         """Return the lane in which events may pass unparsed now, or None."""
-        for template in (self._template, self._call_template):
-            if template is None or self._finished[template.event.choice]:
-                continue
-            choice = self._choices.get(template.event.choice)
-            if choice is not None:
-                plain = choice.lane(template.event)
-            else:  # the reply is not searched for calls
-                plain = ANY_TEXT if template is self._template else None
-            if plain is None:
-                continue
-            if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
-                self._lane = lane_of(template, plain)
-            return self._lane
-        return None
+        template = self._template
+        if template is None or self._finished[template.event.choice]:
+            return None
+        choice = self._choices.get(template.event.choice)
+        if choice is not None:
+            plain = choice.lane(template.event)
+        else:  # the reply is not searched for calls
+            plain = None if isinstance(template.event, CallArguments) else ANY_TEXT
+        if plain is None:
+            return None
+        if self._lane is None or self._lane.template is not template or self._lane.plain is not plain:
+            self._lane = Lane(template, plain)
+        return self._lane
 
     def held_lane(self) -> Lane | None:
         """Return the lane for events that only continue a held call in the text, or None.
@@ -254,23 +249,15 @@ class Engine:
         {"name": "write", "arguments": {"content": "def say(
                                                     |------ each event says some of this, and nothing else
         """
-        if len(self._choices) != 1 or self._fed is None:
+        if len(self._choices) != 1:
             return None
         [choice] = self._choices.values()
-        room = choice.room
-        if room <= 0:
+        room, newest = choice.room, choice.newest_held
+        if room <= 0 or newest is None or says_more(newest[1]):
             return None
-        chunk, lane = self._fed, self._held_lane
-        if lane is None or not lane.template.fits(chunk.raw):
-            choices = chunk.body.get("choices")
-            entries = objects_in(choices)
-            plain = len(entries) == 1 and choices == entries and "message" not in entries[0] and not says_more(chunk)
-            delta = read_choice(entries[0]) if plain else ChoiceDelta()
-            template = learn(chunk, Text(choice.number, delta.text))
-            alone = delta.text != "" and ChoiceDelta(delta.text, empty_calls=delta.empty_calls) == delta
-            lane = lane_of(template, WAITING) if template is not None and alone else None
-        self._held_lane = lane and replace(lane, held=chunk, room=room)
-        return self._held_lane
+        text, chunk = newest
+        template = self._shape(chunk, Text(choice.number, text))
+        return None if template is None else Lane(template, WAITING, chunk, room)
 
     def catch_up(self, lane: Lane, text: bytes) -> tuple[Event, ...]:
         """Take the joined texts of events that passed the lane. Returns no events because they were already sent."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from proxy.errors import ProxyError
-from proxy.json import Json, JsonObject
+from proxy.json import Json, JsonObject, without
 from proxy.repair.record import Repair
 
 _NOTHING: tuple[Json, ...] = (None, "", [], {})
@@ -203,11 +203,7 @@ def rest_of(body: JsonObject) -> tuple[JsonObject, JsonObject, JsonObject]:
     around = entry if isinstance(entry, dict) else {}
     delta = around.get("delta")
     inside = delta if isinstance(delta, dict) else {}
-    return _without(body, _ENVELOPE), _without(around, _ENTRY), _without(inside, _DELTA)
-
-
-def _without(fields: JsonObject, known: frozenset[str]) -> JsonObject:
-    return {key: value for key, value in fields.items() if key not in known}
+    return without(body, *_ENVELOPE), without(around, *_ENTRY), without(inside, *_DELTA)
 
 
 def says_more(chunk: Chunk) -> bool:

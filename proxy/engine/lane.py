@@ -42,28 +42,29 @@ _USAGE = b'"usage":{'
 class Template:
     """The bytes before and after the text in chunks that differ only in their text. `event` is the content of one.
 
-    `counts` matches the token counts that follow `after`, or is None if there are none.
+    `joint` is the bytes between two texts. If token counts follow `after`, `counted` matches a whole event, with its
+    text as group 1; else it is None. Skipping these counts is safe: parsed events, such as the last one, repeat the
+    running totals.
     """
 
     before: bytes
     after: bytes
+    joint: bytes
     event: Text | Reasoning | CallArguments
-    counts: re.Pattern[bytes] | None = None
+    counted: re.Pattern[bytes] | None = None
 
     def fits(self, raw: bytes) -> bool:
         """Return whether an event has this shape, with any text."""
-        end = len(raw)
-        if self.counts is not None:
-            end = raw.rfind(_USAGE) + len(_USAGE)
-            if not self.counts.fullmatch(raw, end):
-                return False
-        return raw.startswith(self.before) and raw.endswith(self.after, 0, end)
+        if self.counted is not None:
+            return self.counted.fullmatch(raw) is not None
+        return raw.startswith(self.before) and raw.endswith(self.after)
 
 
 def learn(chunk: Chunk, event: Text | Reasoning | CallArguments) -> Template | None:
     """Return the template of a chunk whose only content is this event.
 
-    Return None unless exactly one of the event's keys occurs, once, and the text is its value.
+    Return None unless the chunk is one line of data, exactly one of the event's keys occurs, once, and the text is its
+    value.
     """
     raw = chunk.raw
     text = event.fragment if isinstance(event, CallArguments) else event.text
@@ -76,25 +77,26 @@ def learn(chunk: Chunk, event: Text | Reasoning | CallArguments) -> Template | N
     if not raw.startswith(b'"' + written + b'"', start):
         return None
     before, after = raw[: start + 1], raw[start + 1 + len(written) :]
-    fixed, counted, counts = after.rpartition(_USAGE)
-    if not counted:
-        return Template(before, after, event)
-    return Template(before, fixed + counted, event, re.compile(re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts))))
+    if not before.startswith(_START) or not after.endswith(_END) or b"\r" in raw or raw.count(b"\n") != len(_END):
+        return None
+    fixed, usage, counts = after.rpartition(_USAGE)
+    if not usage:
+        return Template(before, after, after + before, event)
+    after = fixed + usage
+    numbers = re.sub(rb"[0-9]+", rb"[0-9]+", re.escape(counts))
+    whole = b"%b(%b)%b%b" % (re.escape(before), _ANY_STRING, re.escape(after), numbers)
+    return Template(before, after, b"", event, re.compile(whole))
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The shape of events that may pass unparsed. `plain` matches a text, and `joint` is the bytes between two texts.
+    """The shape of events that may pass unparsed. `plain` matches a text.
 
-    `counted` matches a whole event if the events also count tokens. Skipping these counts is safe: parsed events, such
-    as the last one, repeat the running totals. `held` is a chunk of this shape if the lane belongs to a held call; the
-    texts may then have `room` characters.
+    `held` is a chunk of this shape if the lane belongs to a held call; the texts may then have `room` characters.
     """
 
     template: Template
     plain: re.Pattern[bytes]
-    joint: bytes
-    counted: re.Pattern[bytes] | None = None
     held: Chunk | None = None
     room: int = 0
 
@@ -106,12 +108,13 @@ class Lane:
             except UnicodeDecodeError:
                 # Invalid UTF-8 cannot be separated again once it is joined.
                 return None
-        if self.counted is not None:
-            return self._counted_texts(self.counted, body)
-        before, after = self.template.before, self.template.after
+        template = self.template
+        if template.counted is not None:
+            return self._counted_texts(template.counted, body)
+        before, after = template.before, template.after
         if not body.startswith(before) or not body.endswith(after) or len(body) < len(before) + len(after):
             return None
-        texts = body[len(before) : -len(after)].split(self.joint)
+        texts = body[len(before) : -len(after)].split(template.joint)
         matches = self.plain.fullmatch
         for text in texts:
             if matches(text) is None:
@@ -144,17 +147,3 @@ def unescaped(text: bytes) -> str:
     decoded = load_json(b'"%b"' % text)
     assert isinstance(decoded, str)
     return decoded
-
-
-def lane_of(template: Template, plain: re.Pattern[bytes]) -> Lane | None:
-    """Return the lane for events of this shape, or None if the events cannot be separated by their bytes."""
-    before, after, counts = template.before, template.after, template.counts
-    fixed, end = before + after, _END
-    if counts is not None:
-        fixed, end = fixed + counts.pattern, re.escape(_END)
-    if not before.startswith(_START) or not fixed.endswith(end) or b"\r" in fixed or fixed.count(b"\n") != len(_END):
-        return None
-    if counts is None:
-        return Lane(template, plain, after + before)
-    event = re.escape(before), _ANY_STRING, re.escape(after), counts.pattern
-    return Lane(template, plain, b"", re.compile(b"%b(%b)%b%b" % event))

@@ -62,6 +62,7 @@ class Call:
     not understand the form in which the server sent it. `in_text`: it was found in the text.
 
     For the client: `ready` is text to send once the call is open. `index`, `id` and `name` are the values it gets.
+    `canonical` are all its arguments in canonical form, once it is closed.
     """
 
     tools: ToolSet
@@ -83,6 +84,7 @@ class Call:
     index: int = -1
     id: str = ""
     name: str = ""
+    canonical: str = ""
     fixes: tuple[Repair, ...] = ()
     # Extra fields: the waiting ones, their size in bytes, and all that have arrived.
     fields: list[CallFields] = field(default_factory=list)
@@ -148,18 +150,6 @@ class Call:
             return False
         tool = self.tool
         return tool is None or bool(tool.properties)
-
-    def note(self, delta: CallDelta) -> None:
-        """Record the facts in the next delta other than the arguments."""
-        late_name = bool(delta.name and not self.names and self.size)
-        self.named_late |= late_name
-        again = self.arguments.begun and bool(delta.name or delta.id is not None)
-        self.odd |= not delta.standard or delta.index != self.number or late_name or again
-        self.name_again |= bool(self.finished and delta.name and not delta.id)
-        if delta.name and len(self.names) < _MAX_NAMES:
-            self.names.append(delta.name)
-        if not self.begun and delta.fragment.strip():
-            self.begun, self.arguments_index = True, delta.index
 
     def add_fields(self, came: CallFields | None) -> None:
         """Keep extra fields for the next event. Fields that a server repeats in each delta are kept once."""
@@ -281,8 +271,17 @@ class Owners:
         if count > self._max_calls:
             raise UpstreamBroken(f"the reply has more than {self._max_calls} tool calls (max_calls)")
 
-    def note_id(self, call: Call, delta: CallDelta) -> None:
-        """Record the first id that the server gives for a call."""
+    def note(self, call: Call, delta: CallDelta) -> None:
+        """Record the facts in the next delta of a call other than the arguments. Its first id counts."""
+        late_name = bool(delta.name and not call.names and call.size)
+        call.named_late |= late_name
+        again = call.arguments.begun and bool(delta.name or delta.id is not None)
+        call.odd |= not delta.standard or delta.index != call.number or late_name or again
+        call.name_again |= bool(call.finished and delta.name and not delta.id)
+        if delta.name and len(call.names) < _MAX_NAMES:
+            call.names.append(delta.name)
+        if not call.begun and delta.fragment.strip():
+            call.begun, call.arguments_index = True, delta.index
         if delta.id and not call.server_id:
             call.server_id = delta.id
             self._by_id.setdefault(delta.id, call)

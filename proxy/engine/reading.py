@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from proxy.engine.events import CallArguments, CallFields, CallOpened, ContentEvent, Reasoning, Text
 from proxy.errors import UnreadableReply
-from proxy.json import Json, JsonObject, dump_json, may_hold_text
+from proxy.json import Json, JsonObject, dump_json, may_hold_text, without
 
 # Finish reasons for a natural end. Every other reason means that the reply was cut off, including vLLM's `repetition`:
 # the reason is kept, and no call is completed (contract C4).
@@ -301,6 +301,4 @@ def other_fields(entry: JsonObject, function: JsonObject) -> CallFields | None:
     """
     if entry.keys() <= _ENTRY and (function is entry or function.keys() <= _FUNCTION):
         return None
-    around = {key: value for key, value in entry.items() if key not in _ENTRY}
-    inside = {} if function is entry else {key: value for key, value in function.items() if key not in _FUNCTION}
-    return CallFields(around, inside)
+    return CallFields(without(entry, *_ENTRY), {} if function is entry else without(function, *_FUNCTION))

@@ -35,7 +35,7 @@ class Task:
     """
 
     tools: ToolSet | None
-    seed: bytes
+    seed: bytes = b""
     raw_text: bool = False
     json_reply: bool = False
     sources: tuple[str, ...] = ()

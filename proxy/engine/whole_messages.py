@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from operator import is_
 
 from proxy import sse
 from proxy.engine.events import Chunk, ContentEvent, Finished, Usage, choice_number
 from proxy.engine.reading import ANSWER_FIELDS, REASONING_FIELDS, choice_entries, numbered, read_choice
 from proxy.errors import UnreadableReply
-from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text
+from proxy.json import Json, JsonObject, as_object, dump_json, may_hold_text, without
+
+# Fields that are an answer.
+_ANSWER = (*ANSWER_FIELDS, "refusal")
 
 
 def events_of(chunk: Chunk) -> tuple[ContentEvent, ...]:
@@ -45,14 +47,6 @@ def with_text(said: JsonObject, entry: JsonObject) -> JsonObject:
     return {**said, "content": text}
 
 
-class Said(IntEnum):
-    """What a delta, or a choice so far, contains. A refusal and calls count as an answer."""
-
-    NOTHING = 0
-    REASONING = 1
-    ANSWER = 2
-
-
 @dataclass(slots=True)
 class WholeMessages:
     """Replaces whole messages and completion texts in a stream by deltas, choice by choice.
@@ -63,8 +57,9 @@ class WholeMessages:
     {"object": "chat.completion", "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}]}
     """
 
-    # The most that each choice has sent so far.
-    _had: dict[int, Said] = field(default_factory=dict)
+    # The choices that have sent an answer, and those that have sent reasoning.
+    _answered: set[int] = field(default_factory=set)
+    _reasoned: set[int] = field(default_factory=set)
     # The content of messages that became deltas.
     _taken: dict[int, Json] = field(default_factory=dict)
 
@@ -75,8 +70,7 @@ class WholeMessages:
         """
         changed = [self._with_delta(entry) for entry in entries]
         for entry in changed:
-            choice = choice_number(entry.get("index"))
-            self._had[choice] = max(self._had.get(choice, Said.NOTHING), _level(as_object(entry.get("delta"))))
+            self._note(choice_number(entry.get("index")), as_object(entry.get("delta")))
         if all(map(is_, changed, entries)):
             return chunk, entries
         body: JsonObject = {**chunk.body, "object": "chat.completion.chunk", "choices": [*changed]}
@@ -95,8 +89,7 @@ class WholeMessages:
         new = with_text({**delta_of(message), **said}, entry)
         if new == delta and ("delta" in entry or "message" in entry):
             return entry
-        around = {name: value for name, value in entry.items() if name != "text" and (name != "message" or not message)}
-        return {**around, "delta": new}
+        return {**without(entry, "text", *(("message",) if message else ())), "delta": new}
 
     def _new_in_message(self, entry: JsonObject, delta: JsonObject) -> JsonObject:
         """Return the message of an entry without content that its choice has already sent; {} if nothing is left."""
@@ -105,20 +98,20 @@ class WholeMessages:
         content = message.get("content")
         if choice in self._taken and content and content != self._taken[choice]:
             raise UnreadableReply("a second `message` with other content")
-        had = max(self._had.get(choice, Said.NOTHING), _level(delta))
-        if had is Said.ANSWER:
+        self._note(choice, delta)
+        if choice in self._answered:
             return {}
-        if had is Said.REASONING:
-            message = {name: value for name, value in message.items() if name not in REASONING_FIELDS}
-        if isinstance(entry.get("delta"), dict) and not _level(message):
+        if choice in self._reasoned:
+            message = without(message, *REASONING_FIELDS)
+        if isinstance(entry.get("delta"), dict) and not any(map(message.get, (*_ANSWER, *REASONING_FIELDS))):
             return {}
         if content:
             self._taken[choice] = content
         return message
 
-
-def _level(said: JsonObject) -> Said:
-    """Return what a delta contains."""
-    if said.get("refusal") or any(map(said.get, ANSWER_FIELDS)):
-        return Said.ANSWER
-    return Said.REASONING if any(map(said.get, REASONING_FIELDS)) else Said.NOTHING
+    def _note(self, choice: int, delta: JsonObject) -> None:
+        """Note that a choice has sent the content of a delta."""
+        if any(map(delta.get, _ANSWER)):
+            self._answered.add(choice)
+        if any(map(delta.get, REASONING_FIELDS)):
+            self._reasoned.add(choice)

@@ -199,9 +199,10 @@ class Attempt:
         """Return the end of the earlier reply, with its broken call replaced by the call in this answer."""
         assert self._earlier is not None, "a guided try follows an earlier one"
         answer = read_whole(body)
-        self.handover = EarlierTry(as_object(answer.get("usage")))
+        usage = as_object(answer.get("usage"))
+        self.handover = EarlierTry(usage)
         self._call = guided_call(answer, self.engine, self._plan.guided)
-        return self._earlier.end_with(self._call, as_object(answer.get("usage")))
+        return self._earlier.end_with(self._call, usage)
 
     @property
     def handover_of_all(self) -> EarlierTry:
@@ -241,18 +242,17 @@ class Attempt:
     def note(self) -> None:
         """Record the results of this try in the outcome."""
         outcome = self._exchange.outcome
-        broken, earlier = None, None
-        if outcome.again is Why.BROKEN:
-            earlier = self._earlier
-            broken = (earlier or self).engine.broken_call
-        again: tuple[Repair, ...] = ()
-        if outcome.again is not None:
-            why, said = f"{outcome.again.value}; the request was sent again", ("", "", "")
-            if broken is not None:
-                said = (broken.text, "" if self._call is None else self._call.arguments, broken.broken)
-            again = (Repair(FIX, said[0], said[1], why, said[2]),)
-        before = () if earlier is None else earlier.engine.audit
         engine, tally, refusals = self.engine, self._tally, self.engine.refusals
+        before, again = tuple[Repair, ...](), tuple[Repair, ...]()
+        if outcome.again is not None:
+            record = Repair(FIX, "", "", f"{outcome.again.value}; the request was sent again")
+            if outcome.again is Why.BROKEN:
+                before = () if self._earlier is None else self._earlier.engine.audit
+                broken = (self._earlier or self).engine.broken_call
+                if broken is not None:
+                    arguments = "" if self._call is None else self._call.arguments
+                    record = replace(record, before=broken.text, after=arguments, tool=broken.broken)
+            again = (record,)
         outcome.healed = self._up.healed
         outcome.audit = (*outcome.request_audit, *self._up.healed, *before, *again, *engine.audit)
         outcome.calls, outcome.refusals, outcome.empty_calls = engine.calls, refusals, engine.empty_calls

@@ -20,9 +20,8 @@ from proxy.errors import ProxyError, UpstreamError, UpstreamRefused, UpstreamUnr
 from proxy.healing.heal import NO_HEALING, HealPlan, heal_request, lesson
 from proxy.healing.reasoning import SHOWN_BY_REPLY
 from proxy.json import JsonObject, as_list, as_object, dump_request, objects_in
-from proxy.limits import MAX_HELD, RETRY_TOKENS
+from proxy.limits import RETRY_TOKENS
 from proxy.notations.thoughts import Thoughts
-from proxy.repair.policy import Policy
 from proxy.repair.record import Repair
 from proxy.upstream.context_overflow import read_overflow
 
@@ -374,21 +373,9 @@ def thoughts_in_text(own: Thoughts, profile: Profile, parse: Parse, *, blocks: b
     return Thoughts() if blocks else None
 
 
-def make_task(
-    request: ChatRequest,
-    policy: Policy,
-    *,
-    seed: bytes,
-    raw_text: bool,
-    max_held: int = MAX_HELD,
-    ordered: bool = False,
-    thoughts: Thoughts | None = None,
-    forced: str = "",
-    hold_broken: bool = False,
-) -> Task:
-    """Return the engine's task for the reply to a request.
+def make_task(request: ChatRequest, *, thoughts: Thoughts | None, forced: str = "") -> Task:
+    """Return the part of the engine's task that follows from the request.
 
-    `raw_text`: the server's parser is disabled. `ordered`: the client shows text and reasoning in one order.
     `thoughts`: how to separate reasoning from the text. `forced`: the tool that this try forces.
     """
     if forced and thoughts is not None:
@@ -396,17 +383,11 @@ def make_task(
         thoughts = replace(thoughts, begun="", unknown=True)
     return Task(
         tools=request.tools,
-        seed=seed,
-        raw_text=raw_text,
         json_reply=request.json_reply,
         sources=request.sources,
         made=request.made,
         ids=request.ids,
         one_call=request.one_call or forced != "",
-        ordered=ordered,
         thoughts=thoughts,
         forced=forced or request.forced_tool,
-        hold_broken=hold_broken and not forced,
-        policy=policy,
-        max_held=max_held,
     )

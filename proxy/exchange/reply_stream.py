@@ -25,7 +25,7 @@ from proxy.errors import InternalError, ProxyError, UnreadableReply, UpstreamBro
 from proxy.exchange.outcome import tokens_of
 from proxy.exchange.plan import Why
 from proxy.exchange.second_try import EarlierTry, ReplyContent, envelope_of, events_instead
-from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in
+from proxy.json import JsonObject, as_object, dump_json, load_chunk, may_hold_text, objects_in, without
 from proxy.limits import MAX_EVENT
 
 # The maximum size of events in the lane that the engine has not been fed yet.
@@ -263,13 +263,13 @@ class StreamReply:
         lane = self._engine.lane()
         if lane is None:
             return False
-        if lane.counted is None and self._writer.passes(lane.template.before + lane.template.after):
-            self._lane = lane
-            return True
-        self._lane_encoder = self._writer.lane_encoder(lane)
-        if self._lane_encoder is not None:
-            self._lane = lane
-        return self._lane_encoder is not None
+        template = lane.template
+        if template.counted is not None or not self._writer.passes(template.before + template.after):
+            self._lane_encoder = self._writer.lane_encoder(lane)
+            if self._lane_encoder is None:
+                return False
+        self._lane = lane
+        return True
 
     @property
     def _is_between_events(self) -> bool:
@@ -375,7 +375,7 @@ class StreamReply:
         usage = as_object(answer.get("usage"))
 
         def fed() -> Iterable[Event]:
-            events = self._engine.feed(as_chunk({key: value for key, value in answer.items() if key != "usage"}))
+            events = self._engine.feed(as_chunk(without(answer, "usage")))
             counts = Chunk({"choices": [], "usage": usage}, b"", streamed=False)
             return (*events, *self._engine.feed(counts)) if usage else events
 

@@ -30,7 +30,7 @@ from proxy.engine.events import (
 from proxy.engine.reading import was_cut
 from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why
-from proxy.json import Json, JsonObject, as_object, as_text, dump_json, objects_in
+from proxy.json import Json, JsonObject, as_object, as_text, dump_json, objects_in, without
 from proxy.notations.front import Reader
 from proxy.notations.signs import may_begin
 from proxy.notations.stream import Piece
@@ -217,7 +217,7 @@ def _without_role(entry: JsonObject) -> JsonObject:
     delta = as_object(entry.get("delta"))
     if "role" not in delta:
         return entry
-    return {**entry, "delta": {key: value for key, value in delta.items() if key != "role"}}
+    return {**entry, "delta": without(delta, "role")}
 
 
 def summed(one: Mapping[str, Json], other: Mapping[str, Json]) -> JsonObject:

@@ -99,6 +99,6 @@ def render_limit_answer(
 ) -> bytes:
     """Return the loop guard's answer in the client's dialect, streamed or whole."""
     # For dialects with a separate field for reasoning.
-    engine = Engine(Task(tools=None, seed=b"", ordered=True, thoughts=Thoughts()))
+    engine = Engine(Task(tools=None, ordered=True, thoughts=Thoughts()))
     writer = dialect.writer()
     return write_answer(dump_json(answer), answer, engine, writer if stream else AnswerWriter(writer), on_crash)

@@ -17,9 +17,8 @@ from proxy.healing.conversation import (
     role_of,
     text_of,
     with_value,
-    without,
 )
-from proxy.json import Json, JsonObject, as_object, as_text, dump, load_json
+from proxy.json import Json, JsonObject, as_object, as_text, dump, load_json, without
 from proxy.notations.copies import Copies
 from proxy.notations.front import Reader
 from proxy.notations.toolset import ToolSet, read_tools

@@ -50,11 +50,6 @@ def with_value(entry: JsonObject, key: str, value: Json) -> JsonObject:
     return entry if entry.get(key) == value else {**entry, key: value}
 
 
-def without(entry: JsonObject, *names: str) -> JsonObject:
-    """Return an object without these keys."""
-    return {key: value for key, value in entry.items() if key not in names}
-
-
 def all_the_same(new: Sequence[object], old: Sequence[object]) -> bool:
     """Return whether two sequences hold the same objects."""
     return len(new) == len(old) and all(map(is_, new, old))

@@ -25,10 +25,9 @@ from proxy.healing.conversation import (
     text_of,
     text_part,
     user_message,
-    without,
 )
 from proxy.healing.reasoning import thought_of
-from proxy.json import Json, JsonObject, as_list, as_text, dump
+from proxy.json import Json, JsonObject, as_list, as_text, dump, without
 
 # Names of text parts in other dialects.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))

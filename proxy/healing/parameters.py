@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Meta, Struct
 
-from proxy.healing.conversation import all_the_same, function_of, with_function, without
-from proxy.json import Json, JsonObject, as_list, as_object, as_text
+from proxy.healing.conversation import all_the_same, function_of, with_function
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, without
 
 # Fields that define the request, or decide how its answer is read.
 KEPT = frozenset(

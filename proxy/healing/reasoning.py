@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from proxy.healing.conversation import replaced, text_part, without
+from proxy.healing.conversation import replaced, text_part
 from proxy.healing.families import FAMILIES, PARTS, Efforts, Family, Opens, Switch
-from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, objects_in
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, objects_in, without
 from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
 from proxy.repair.record import Repair
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from proxy.healing.conversation import Change, messages_of, on_functions, replaced, with_function, with_value, without
-from proxy.json import Json, JsonObject, as_list, as_object, as_text
+from proxy.healing.conversation import Change, messages_of, on_functions, replaced, with_function, with_value
+from proxy.json import Json, JsonObject, as_list, as_object, as_text, without
 from proxy.notations.schema import resolve
 from proxy.notations.toolset import short_name
 

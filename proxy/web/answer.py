@@ -7,6 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -143,16 +144,14 @@ def _engine(
     """
     ordered = not prepared.dialect.verbatim  # the blocks of Messages
     apart = thoughts_in_text(prepared.thoughts, prepared.target.profile, "proxy" if raw_text else parse, blocks=ordered)
-    task = make_task(
-        prepared.chat,
-        ctx.snapshot.rules.policy(prepared.chat.model, prepared.target.family),
+    task = replace(
+        make_task(prepared.chat, thoughts=apart, forced=forced),
+        policy=ctx.snapshot.rules.policy(prepared.chat.model, prepared.target.family),
         seed=ctx.seed,
         raw_text=raw_text,
         ordered=ordered,
-        thoughts=apart,
         max_held=ctx.snapshot.settings.max_held,
-        forced=forced,
-        hold_broken=hold_broken,
+        hold_broken=hold_broken and not forced,
     )
     return Engine(task)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -19,7 +20,6 @@ from proxy.errors import UpstreamBroken
 from proxy.exchange.plan import Why, make_task
 from proxy.exchange.reply_stream import MAX_PASSED, StreamReply
 from proxy.notations.thoughts import HARMONY, THINK, Thoughts
-from proxy.repair.policy import Policy
 from tests.support.by_lane import NAMES, ByLane, batches, new_writer, usually
 from tests.support.helpers import (
     SEED,
@@ -49,7 +49,7 @@ def all_cases() -> tuple[Case, ...]:
 
 def engine_of(case: Case, name: str) -> Engine:
     asked = read_chat(json.dumps(case.body).encode(), case.body)
-    return Engine(make_task(asked, Policy(), seed=SEED, raw_text=False, ordered=name != "chat"))
+    return Engine(replace(make_task(asked, thoughts=None), seed=SEED, ordered=name != "chat"))
 
 
 def crashed(error: Exception) -> None:
