@@ -67,7 +67,6 @@ _HOSTED_ITEMS = frozenset(
         "mcp_call",
         "program",
         "program_output",
-        "local_shell_call",
         "local_shell_call_output",
         "shell_call",
         "shell_call_output",
@@ -159,6 +158,13 @@ class SearchCall(Struct):
     call_id: str | None = None
 
 
+class LocalShellCall(Struct):
+    """A call in a session that Codex began with another model."""
+
+    action: Object
+    call_id: Name
+
+
 class Output(Struct):
     """The output of a function or a custom tool."""
 
@@ -191,6 +197,7 @@ _ITEMS: dict[str, type[Struct]] = {
     "custom_tool_call": CustomCall,
     "custom_tool_call_output": Output,
     "tool_search_call": SearchCall,
+    "local_shell_call": LocalShellCall,
     "tool_search_output": SearchOutput,
     "additional_tools": AdditionalTools,
     "agent_message": AgentMessage,
@@ -344,6 +351,8 @@ class _ResponsesTranslator(Translator):
                 given = {} if given is None else given
                 text = given if isinstance(given, str) else inner_json(given, f"{where}.arguments")
                 self.call(item.call_id or "", SEARCH, _object_text(text))
+            case LocalShellCall():
+                self.call(item.call_id, "local_shell", inner_json(item.action, f"{where}.action"))
             case Output():
                 self.output(item.call_id, self.parts(item.output, f"{where}.output"))
             case SearchOutput():
