@@ -250,7 +250,7 @@ def _listing_mark(line: str) -> str:
     found = _LISTED.match(line)
     if found is None:
         return ""
-    sign = found["sign"] or re.sub(r"\d+", "0", found["number"])
+    sign = found["sign"] or re.sub(r"\A\S*[a-zA-Z]\S*?(?=[:(])|\d+", "0", found["number"])
     return "±" if sign in "+-" else sign
 
 
