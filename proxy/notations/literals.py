@@ -148,7 +148,9 @@ class Literals(StringReader):
         if text in ("...", "…") or text in self.schema.properties:
             raise NoCall("the value is only a name")
         self.bares.add(text)
-        return text, found.end()
+        end = found.end()
+        token = self.source.token(DELIMITERS, end)  # the delimiter before the text is missing
+        return text, end + len(token) if self.source.match(_FOLLOWS, end + len(token)) else end
 
     def _between(self, token: str, start: int) -> tuple[str, int]:
         """Return a string up to the token that ends it."""

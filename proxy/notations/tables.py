@@ -70,6 +70,7 @@ TOKENS = {
     "<|open|>tools<|sep|>": ("<|close|>tools<|sep|>",),
     "<|open|> tools <|sep|>": ("<|close|> tools <|sep|>",),
     "[Tool call:": ("]",),
+    "[Calling tool:": ("]",),
     "[unused11]": ("[unused12]",),
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
