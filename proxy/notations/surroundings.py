@@ -54,7 +54,8 @@ _ENDS = {
 _COMMENT = re.compile(r"<!--|-->")
 # The prefix of a listing line: a sign, a comment mark, an author, a number, a file and a number.
 _LISTED = re.compile(
-    r"[ \t]*(?:(?P<sign>[+>|#*-]|[%;]{1,4}|//|/\*|--|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
+    r"[ \t]*(?:(?P<sign>[+>|#*-]|[%;]{1,4}|//|/\*|--|[\w.]{1,20}>|\**(?i:user|human|assistant|model|agent|tool):\**)"
+    r"(?=\s|\Z|<)[ \t]*"
     r"|(?P<number>(?:[\w./\\-]+[:(])?[L\[]?\d{1,7}(?:(?:[ ]?[:|)\].→\t-]|[ ]{2,})+|[ ]\Z))[ \t]*)"
 )
 # The opening delimiter of a raw string: `(` in C++, `[[` in Lua, `$raw$` in SQL.
