@@ -162,7 +162,9 @@ BEFORE_TEXT = (
 )
 # Tags.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
-NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
+NAME = regex.compile(
+    r"(?:(?:default_api|google|mcp|functions):)*([^\s<>{}\[\]()\"'`,;=|:]{1,160})(?::(?:\d{1,6}|\1)\b)?"
+)
 # JSON keys for the parts of a call.
 NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
 ARGUMENT_WORDS = (
