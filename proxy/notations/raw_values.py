@@ -214,6 +214,8 @@ class RawValue:
                 after_call = level is Level.CALL and mark.start == pos
                 return Follows.END if self.wrapper_is_over(mark.end, after_call=after_call) else Follows.TEXT, behind
             if mark.level is Level.VALUE:
+                if level is not closer.level:
+                    raise NoCall("a value may end before the call's end tag")
                 if level is Level.CALL or text[mark.start : mark.end] != text[closer.start : closer.end]:
                     return Follows.TEXT, behind
                 behind = mark.end
