@@ -43,6 +43,8 @@ _NAME_GOES_ON = re.compile(r":\w*")
 _CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
 _KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
 _PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)(?::\d{1,6})?\s*\(")
+# Between a name and its object: `read>{…}` (GLM 5.3), `[Calling tool: read with arguments: {…}]`.
+_BEFORE_OBJECT = regex.compile(r"(?:>|with arguments:)\s*(?=\{)")
 _TOOL_SEP = regex.compile(r"<(?:[\w.-]+[:|])?tool_sep(?::\w+)?>")
 _BETWEEN_ITEMS = re.compile(r"[\s,]*")
 _RESIDUE = re.compile(
@@ -228,6 +230,8 @@ class ArgumentReader(TagReader):
         source = self.source
         if filler := source.token(FILLERS, at):
             return at + len(filler)
+        if found := source.match(_BEFORE_OBJECT, at):
+            return found.end()
         if not source.text.startswith("<", at):
             return 0
         found = source.match(_TOOL_SEP, at) or source.match(VALUE_END, at)

@@ -144,7 +144,7 @@ class Literals(StringReader):
         found = self._bare and self.source.match(self._bare, pos)
         if not found or not found.group().strip() or "{" in found.group():
             raise NoCall("a value was expected")
-        text = found.group().strip()
+        text = found.group().removesuffix('<|"|>').strip()
         if text in ("...", "…") or text in self.schema.properties:
             raise NoCall("the value is only a name")
         self.bares.add(text)
@@ -295,7 +295,8 @@ class Literals(StringReader):
 class BareLiterals(Literals):
     """Reader of Gemma's literals."""
 
-    _bare = regex.compile(r"[^,}\]\n<]+")
+    # The delimiter before the text may be missing.
+    _bare = regex.compile(r"[^,}\]\n<]+(?:<\|\"\|>(?=\s*[,}\])<]))?")
 
 
 class PythonLiterals(Literals):

@@ -205,12 +205,17 @@ class RawValue:
             if mark.level is not Level.VALUE:
                 shown = level is Level.VALUE and self.place_opened(mark, stack) >= 0
                 if shown or not self.is_spelled(mark):
-                    return Follows.TEXT, behind
+                    if level is not Level.CALL:
+                        return Follows.TEXT, behind
+                    pos = mark.end  # another wrapper's end tag between those of the call and its own wrapper
+                    continue
             if mark.level is Level.WRAPPER:
                 # After the call's own end tag, text may follow the wrapper on its line.
                 after_call = level is Level.CALL and mark.start == pos
                 return Follows.END if self.wrapper_is_over(mark.end, after_call=after_call) else Follows.TEXT, behind
             if mark.level is Level.VALUE:
+                if level is not closer.level:
+                    raise NoCall("a value may end before the call's end tag")
                 if level is Level.CALL or text[mark.start : mark.end] != text[closer.start : closer.end]:
                     return Follows.TEXT, behind
                 behind = mark.end

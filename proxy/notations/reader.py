@@ -29,7 +29,7 @@ MAX_BRACKETS = 2
 _HEADER = regex.compile(
     r"(?:<\|start\|>\s*)?(?:assistant)?\s*(?:to=(?P<role>[^\s<]+))?\s*"
     r"(?P<channels>(?:<\|channel\|>\s*\w+\s*(?:to=[^\s<]+)?\s*)*)"
-    r"(?:<\|constrain\|>)?\s*\w*\s*<\|message\|>\s*"
+    r"(?:<\|constrain\|>)?\s*\w*\s*(?:to=[^\s<]+\s*)?<\|message\|>\s*"
 )
 _RECIPIENT = re.compile(r"to=([^\s<]+)")
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
@@ -204,7 +204,7 @@ class CallReader(ArgumentReader):
             raise Empty("an empty wrapper", end=at if closed and not depth else -1)
         for call in calls:
             call.unclosed = opener.no_closer and not closed
-        self.closed = (closed or opener.no_closer) and opener.text != "[Tool call:"
+        self.closed = (closed or opener.no_closer) and opener.closers != ("]",)
         return calls, at
 
     def _leftover(self, at: int, opener: Opener, brackets: int) -> int:

@@ -89,7 +89,8 @@ def reply_start(names: tuple[str, ...]) -> regex.Pattern[str]:
     """Return the pattern of text that may begin a call only at the start of a reply."""
     tools = n.alternatives(names)
     return regex.compile(
-        rf"(?:functions?[.]?|(?:{tools})\.|>>>\s*)?(?:{tools})(?::\d{{1,6}})?(?:[ ]?json\s*|\n\s*)?(?:\[ARGS\]|[{{(<])"
+        rf"(?:functions?[.]?|(?:{tools})\.|>>>\s*)?(?:{tools})(?::\d{{1,6}})?"
+        r"(?:[ ]?json\s*|\n\s*|[ ](?=<\|tool_call_arg))?(?:\[ARGS\]|[{(<])"
         rf"|function(?:{tools})\s*```|(?:thought\n)?call:|functools\s*\[|TOOL_CALLS|[\[{{`]|;\s*\{{|function call\s*\{{"
         r"|(?:assistant)?commentary to=|to=|Action:|all\n|print\(|default_api"
     )

@@ -54,7 +54,8 @@ _ENDS = {
 _COMMENT = re.compile(r"<!--|-->")
 # The prefix of a listing line: a sign, a comment mark, an author, a number, a file and a number.
 _LISTED = re.compile(
-    r"[ \t]*(?:(?P<sign>[+>|#*-]|[%;]{1,4}|//|/\*|--|[\w.]{1,20}>)(?=\s|\Z|<)[ \t]*"
+    r"[ \t]*(?:(?P<sign>[+>|#*-]|[%;]{1,4}|//|/\*|--|[\w.]{1,20}>|\**(?i:user|human|assistant|model|agent|tool):\**)"
+    r"(?=\s|\Z|<)[ \t]*"
     r"|(?P<number>(?:[\w./\\-]+[:(])?[L\[]?\d{1,7}(?:(?:[ ]?[:|)\].→\t-]|[ ]{2,})+|[ ]\Z))[ \t]*)"
 )
 # The opening delimiter of a raw string: `(` in C++, `[[` in Lua, `$raw$` in SQL.
@@ -250,7 +251,7 @@ def _listing_mark(line: str) -> str:
     found = _LISTED.match(line)
     if found is None:
         return ""
-    sign = found["sign"] or re.sub(r"\d+", "0", found["number"])
+    sign = found["sign"] or re.sub(r"\A\S*[a-zA-Z]\S*?(?=[:(])|\d+", "0", found["number"])
     return "±" if sign in "+-" else sign
 
 

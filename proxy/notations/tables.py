@@ -36,7 +36,7 @@ WRAPPER_WORDS = (
 # Words of tags that contain the name of a call or a key: `<function=read>`, `<parameter name="path">`.
 CALL_WORDS = ("function", "invoke")
 PARAMETER_WORDS = ("parameter", "param", "argument", "arg")
-# Wrappers that are tokens: the opener and its closers.
+# Wrappers that are tokens: the opener and its closers. `signs.py` finds only openers like `<x`, `<|` and `[X`.
 PLAMO = "<|plamo:{}_tool_{}:plamo|>"
 TOKENS = {
     "[TOOL_CALLS]": ("[/TOOL_CALLS]",),
@@ -70,6 +70,7 @@ TOKENS = {
     "<|open|>tools<|sep|>": ("<|close|>tools<|sep|>",),
     "<|open|> tools <|sep|>": ("<|close|> tools <|sep|>",),
     "[Tool call:": ("]",),
+    "[Calling tool:": ("]",),
     "[unused11]": ("[unused12]",),
     "[TOOL_REQUEST]": ("[END_TOOL_REQUEST]",),
     "[TOOL_CALL]": ("[/TOOL_CALL]",),
@@ -161,7 +162,9 @@ BEFORE_TEXT = (
 )
 # Tags.
 _NS = r"(?:[｜|‖\s]*(?:DSML|GCML)[｜|‖\s]*|[A-Za-z][\w.-]*[:|])"
-NAME = regex.compile(r"(?:(?:default_api|google|mcp|functions):)*[^\s<>{}\[\]()\"'`,;=|:]{1,160}(?::\d{1,6}\b)?")
+NAME = regex.compile(
+    r"(?:(?:default_api|google|mcp|functions):)*([^\s<>{}\[\]()\"'`,;=|:]{1,160})(?::(?:\d{1,6}|\1)\b)?"
+)
 # JSON keys for the parts of a call.
 NAME_WORDS = ("name", "tool_name", "tool", "function", "function_name", "action", "tool_call", "recipient_name")
 ARGUMENT_WORDS = (
@@ -170,7 +173,8 @@ ARGUMENT_WORDS = (
 LIST_WORDS = ("tool_calls", "tool_uses", "calls", "function_calls")
 BESIDE_WORDS = frozenset(("id", "type", "tool_call_id", "index", "call_id"))
 
-# Styles of keys with raw values: the patterns of opener and closer. `K` is the key, `T` the declared type.
+# Styles of keys with raw values: the patterns of opener and closer, which begin with `<`. `K` is the key, `T` the
+# declared type. Keys that no tag opens (`path: a.py⏎`) cannot be a row: `Marks` in marks.py searches for `<`.
 _C, _P = alternatives(CALL_WORDS), alternatives(PARAMETER_WORDS)
 _S = r"(?:\]<\]minimax\[>\[)?"
 _W = rf"{_NS}?(?:{alternatives(WRAPPER_WORDS)})(?::\w+)?"

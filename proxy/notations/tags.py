@@ -30,6 +30,8 @@ CLOSERS = Tokens(n.CLOSING_TOKENS)
 SUBNAME = regex.compile(r"<(name|tool_name|function|function_name|Function|tool)>\s*(?P<N>[^<>\n]{1,120}?)\s*</\1>\s*")
 SUBARGS = regex.compile(r"<(arguments|parameters|args|Parameters|input)>\s*")
 _PLAIN_TAG = regex.compile(r"(?:\]<\]minimax\[>\[)?<(?:tool:\s*)?([A-Za-z_][\w.-]*)>")
+# `<parameter=read>` in place of `<function=read>`.
+_MISNAMED = regex.compile(r"<parameter=([\w.-]{1,200})>(?=\s{0,99}(?:<parameter=|</function>))")
 _CDATA = re.compile(r"\s*<!\[CDATA\[((?:(?!\]\]>).)*)\]\]>\s*", re.S)
 _BARS = re.compile(r"<[｜|‖\s]*(DSML|GCML)")
 _ONE_LINE = re.compile(r"\r?\n[ \t]*([^\n]*?)\r?\n[ \t]*")
@@ -93,6 +95,9 @@ class TagReader(ABC):
         found = self.source.match(_PLAIN_TAG, pos)
         if found and (tool := self.tools.resolve(found.group(1))):
             return self._in_element(pos, found, tool, opener)
+        found = self.source.match(_MISNAMED, pos) if opener and opener.tag else None
+        if found and self.tools.resolve(found.group(1)):
+            return self._in_call_tag(pos, f"<function={found.group(1)}>", found.end())
         raise NoCall("a tag of a call was expected")
 
     def _in_call_tag(self, pos: int, tag: str, at: int) -> ReadCalls:

@@ -137,8 +137,8 @@ class ToolSet:
             others = {bare.rpartition("_")[0], bare.removeprefix("functions_")}
             if not self._exact.keys() & others:
                 return self._exact[kimi["bare"]]
-        # The text only repeats a name: `readread`, `read.read`.
-        repeated = [tool for tool in self.begun(bare) if re.fullmatch(rf"({re.escape(tool.name)})(?:\.?\1)+", bare)]
+        # The text only repeats a name: `readread`, `read.read`, `read:read`.
+        repeated = [tool for tool in self.begun(bare) if re.fullmatch(rf"({re.escape(tool.name)})(?:[.:]?\1)+", bare)]
         return repeated[0] if len(repeated) == 1 else None
 
     @cached_property
