@@ -51,7 +51,7 @@ def signs(names: tuple[str, ...], marks: Marks, *, stripped: bool = False) -> re
     tag, token = (n.alternatives(head[1:] for head in heads if head[0] == sign) for sign in "<[")
     bare = r"|a(?=ssistantcommentary|[a-z]*\Z)" if stripped else ""
     return re.compile(
-        rf"<(?=\s*+(?:{tag}|/?[\w.-]*+(?:[:|]|\Z)))"
+        rf"<(?=\s*+(?:{tag}|[A-Za-z][\w.-]*+[:|]|[\w./~-]*+\Z))"
         rf"|\[(?=\n|{token}|[A-Zut/e][\w.]*+\s*+\(|[\w./~-]*+\s*+\Z)"
         r"|\](?=<|\Z)|◁|T(?<=[^\s\w\"'`]T)(?=OOL_CALLS[A-Za-z_]|[A-Z_]*\Z)"
         rf"{bare}|\n(?:{LINE_SIGN.pattern})"
