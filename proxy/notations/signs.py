@@ -29,7 +29,7 @@ MAX_WRAPPERS = 4
 LINE_SIGN = re.compile(
     r"[ \t]{0,40}([\[{]|`(?=`?\Z|``[ \t]*\w{0,20}[ \t]*(?:\Z|\n\s*+(?:\Z|[\[{<]|[\w.]++(?:\(|\Z))))"
     r"|>(?=>?\Z|>>(?:[A-Za-z_\n]|\Z)))"
-    r"|(A(?=ction:|[a-z]*\Z)| ?t(?=o=[\w.]|o?=?\Z)|T(?=OOL_CALLS[A-Za-z_]|[A-Z_]*\Z))"
+    r"|(A(?=ction:|(?:c[a-z]*)?\Z)| ?t(?=o=[\w.]|(?:o=?)?\Z)|T(?=OOL_CALLS[A-Za-z_]|(?:O[A-Z_]*)?\Z))"
 )
 # A literal up to the end of its first word, or its second character.
 _HEAD = re.compile(r"[<\[](?:[\w./~-]+|.)", re.S)
@@ -42,7 +42,7 @@ def signs(names: tuple[str, ...], marks: Marks, *, stripped: bool = False) -> re
     """Return the pattern of signs: the first characters of a call, of reasoning or of a token, maybe cut off.
 
     If it has a group, the group is the sign. `stripped`: the reply is in gpt-oss's notation without its tokens. Every
-    alternative begins with a literal, so that `re` skips all other characters.
+    alternative begins with a literal, so that `re` skips all other characters. No sign may begin in `PLAIN` text.
     """
     words = (*n.WRAPPER_WORDS, *n.CALL_WORDS, *names, "tool:", "DSML", "GCML", "|", "｜", "‖")
     literals = {*n.TOKENS, *n.END_OF_TURN, *marks.closers, *(f"<{word}" for word in words)}
@@ -52,8 +52,8 @@ def signs(names: tuple[str, ...], marks: Marks, *, stripped: bool = False) -> re
     bare = r"|a(?=ssistantcommentary|[a-z]*\Z)" if stripped else ""
     return re.compile(
         rf"<(?=\s*+(?:{tag}|[A-Za-z][\w.-]*+[:|]|[\w./~-]*+\Z))"
-        rf"|\[(?=\n|{token}|[A-Zut/e][\w.]*+\s*+\(|[\w./~-]*+\s*+\Z)"
-        r"|\](?=<|\Z)|◁|T(?<=[^\s\w\"'`]T)(?=OOL_CALLS[A-Za-z_]|[A-Z_]*\Z)"
+        rf"|\[(?=\n|\Z|(?=[A-Zut/e])(?:{token}|[\w.]*+\s*+\(|[\w./~-]*+\s*+\Z))"
+        r"|\](?=<|\Z)|◁|T(?<=[^\s\w\"'`]T)(?=OOL_CALLS[A-Za-z_]|(?:O[A-Z_]*)?\Z)"
         rf"{bare}|\n(?:{LINE_SIGN.pattern})"
     )
 
