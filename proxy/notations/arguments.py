@@ -23,14 +23,20 @@ FENCE = regex.compile(r"```[ \t]*[\w+-]{0,20}[ \t]*\n?")
 FILLERS, NAME_FOLLOWS = Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 _NAME_WORD = r"[\"'](?:name|tool_name)[\"']"
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
-_JSON_HEAD = regex.compile(r"[\[{\s]+[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:")
+_BESIDE = rf"[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*"
+# The start of JSON, maybe in a fence, up to its first key, or to the first key after an id and a type.
+_JSON_HEAD = regex.compile(
+    rf"(?:{FENCE.pattern})?[\[{{\s]+(?P<beside>{_BESIDE}(?:[\"'][^\"'\n\\,]{{0,80}}[\"']|-?\d{{1,20}}|null)\s*,\s*){{0,3}}"
+    r"[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:"
+)
 _JSON_NAMED = regex.compile(rf"\{{\s*{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,")
 # The start of a JSON call in a wrapper, up to its name. An id or a type may precede the name.
 _JSON_HEAD_NAME = regex.compile(
-    rf"(?:\[\s*)?\{{\s*(?:(?:[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
+    rf"(?:\[\s*)?\{{\s*(?:(?:{_BESIDE}[\"'][^\"'\n\\]{{0,80}}[\"']\s*,\s*)?"
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
     rf"{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,|[\"'](?P<K>[\w.-]{{1,200}})[\"']\s*:\s*\{{)"
 )
+_NO_CALL_KEY = "no call begins like this, or with this key"
 # A name that goes on after its closing quotation mark.
 _BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w")
 _CALL_WORDS = frozenset(
@@ -102,9 +108,8 @@ class ArgumentReader(TagReader):
             if named and named["K"] not in _CALL_WORDS and json_end(source.text, source.text.index("{", pos)) < 0:
                 self.tool(named["N"] or named["K"])
             return
-        head = source.match(_JSON_HEAD, pos)
-        if head is None or (head["K"] not in _CALL_WORDS and self.tools.resolve(head["K"]) is None):
-            raise NoCall("no call begins like this, or with this key")
+        if not check_key(source, self.tools, pos):
+            raise NoCall(_NO_CALL_KEY)
         if source.match(_BROKEN_NAME, pos):
             raise NoCall("the name continues after its quotation mark")
         name = None if self.row_begun else source.match(_JSON_HEAD_NAME, pos)
@@ -343,6 +348,18 @@ def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject
         key: typed(tool.parameter(key), value) if isinstance(value, str) and value in bares else value
         for key, value in values.items()
     }
+
+
+def check_key(source: Source, tools: ToolSet, pos: int) -> bool:
+    """Return whether JSON begins at a position, maybe in a fence. Raise NoCall if its key cannot begin a call."""
+    head = source.match(_JSON_HEAD, pos)
+    if head is None:
+        return False
+    key = head["K"]
+    known = key in _CALL_WORDS or tools.resolve(key)
+    if not known and not (head["beside"] and any(key in tool.properties for tool in tools)):
+        raise NoCall(_NO_CALL_KEY)
+    return True
 
 
 def json_end(text: str, pos: int) -> int:

@@ -18,15 +18,13 @@ from proxy.notations.signs import (
     CUT_OPENERS,
     END_TOKENS,
     JSON_HEAD,
+    LINE_SIGN,
     MADE_UP,
-    MAY_BECOME_SIGN,
-    MAY_BECOME_STRIPPED_SIGN,
     PLAIN,
-    SIGNS,
     STRIPPED,
-    STRIPPED_SIGNS,
     STRONG,
     may_begin,
+    signs,
 )
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Tokens, end_of
 from proxy.notations.stream import Channel, Piece
@@ -35,7 +33,8 @@ from proxy.notations.stream import Channel, Piece
 LOOK_BACK, MUCH = 256, 8_192
 # Maximum length of the start of a sign.
 MAX_SIGN = 40
-_INDENT = re.compile(r"^[ \t]+\Z", re.M)
+# The start of a line, or of the text, and indentation.
+_INDENTED = re.compile(r"(?:\n|\A)[ \t]*\Z")
 _LEAKED = Tokens(n.BEFORE_TEXT)
 
 
@@ -110,7 +109,7 @@ class Reader(ReasoningText):
 
     def passes(self, text: str) -> bool:
         """Return whether all of `text` is prose that can be released immediately, and if so, add it."""
-        if not self.is_idle or may_begin(text):
+        if not self.is_idle or may_begin(text, self._signs):
             return False
         if self._looks or self._thought:
             self.pass_by(text)
@@ -218,6 +217,8 @@ class Reader(ReasoningText):
             return True
         strong = source.match(STRONG, at)
         self._stripped = source.starts(STRIPPED, at)
+        if self._stripped:
+            self._signs = signs(self._tools.names, self._marks, stripped=True)
         if strong is None and self._json_reply:
             # The JSON that the client asked for contains no calls.
             self._no_calls = text[at] in "{["
@@ -230,15 +231,19 @@ class Reader(ReasoningText):
     def _look(self) -> bool:
         """Look for the start of a call, reasoning, or a token to drop."""
         text = self.text
+        # The indentation of the line may have been searched before the sign arrived.
+        indented = _INDENTED.search(text, max(self.pos - MAX_SIGN, 0), self.pos)
+        start = indented.start() if indented else self.pos
+        found = LINE_SIGN.match(text) if indented and not start else None
         while True:
-            # The indentation of the line may have been searched before the sign arrived.
-            indent = _INDENT.search(text, max(self.pos - MAX_SIGN, 0), self.pos)
-            signs = STRIPPED_SIGNS if self._stripped else SIGNS
-            found = signs.search(text, indent.start() if indent else self.pos)
+            found = found or self._signs.search(text, start)
             if found is None:
-                self._pass_prose()
+                self.pos = len(text)
+                self._leave_before(self.pos)
+                if self._is_gap(self.pos):
+                    self.pos = self.out
                 return False
-            at = max(found.start() if found["line"] is None else found.start("line"), self.pos)
+            at = max(found.start(found.lastindex or 0), self.pos)
             if self.prose.json:
                 self.see(at)
             try:
@@ -248,18 +253,8 @@ class Reader(ReasoningText):
                 self._leave_before(at)
                 self.pos = at
                 raise
-            self.pos = at + 1
-
-    def _pass_prose(self) -> None:
-        """Release prose without signs, except an end that may become one."""
-        text = self.text
-        self.pos = len(text)
-        partial = MAY_BECOME_STRIPPED_SIGN if self._stripped else MAY_BECOME_SIGN
-        if not self.final and (begun := partial.search(text, max(self.out, len(text) - MAX_SIGN))):
-            self.pos = begun.start()
-        self._leave_before(self.pos)
-        if self._is_gap(self.pos):
-            self.pos = self.out
+            self.pos = start = at + 1
+            found = None
 
     def _begins_at(self, at: int) -> bool:
         """Begin what the sign at a position begins; return whether it begins anything. Raise NeedMore if undecided."""
@@ -319,7 +314,7 @@ class Reader(ReasoningText):
         if source.match(self._weak_tag, at, ends=True):
             return True
         line = self.prose.line
-        glued = source.text.startswith(("TOOL_CALLS", "assistantcomm"), at)
+        glued = source.starts("TOOL_CALLS", at) or source.starts("assistantcommentary to=functions", at)
         if not glued and (line.strip() or (source.text[at] == "`" and re.match(r"\t| {4,}", line))):
             return False
         return source.match(JSON_HEAD, at, ends=True) is not None

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.limits import MAX_CALLS, MAX_HELD
-from proxy.notations.arguments import json_end
+from proxy.notations.arguments import check_key, json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.copies import Copies
 from proxy.notations.judge import Judge, Listing, StringGoesOn
 from proxy.notations.rows import RowReader
-from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, reply_start, row_name, weak_tag
+from proxy.notations.signs import BARE, HEADER, MESSAGE_ENDS, STRONG_WHOLE, reply_start, row_name, signs, weak_tag
 from proxy.notations.source import Empty, NeedMore, NoCall, Rejection, Source, end_of
 from proxy.notations.stream import Channel, Found, Piece, Stream
 from proxy.notations.tags import CALL_TAG
@@ -130,7 +130,7 @@ class HeldText(Stream):
         names = self._tools.names
         thoughts = thoughts or Thoughts(markers=())
         self._marks = marks_of(thoughts.markers)
-        self._start, self._weak_tag = reply_start(names), weak_tag(names)
+        self._start, self._weak_tag, self._signs = reply_start(names), weak_tag(names), signs(names, self._marks)
         self._unknown, begun = thoughts.unknown, thoughts.begun
         self._thought = OpenThought((), True) if self._channel is Channel.REASONING else None
         if begun:
@@ -232,7 +232,7 @@ class HeldText(Stream):
         try:
             if self._kind is Kind.TOKENS:
                 return self._read_tokens(reader, start)
-            self._check_head(start)
+            self._check_head(source, start)
             calls, end, weak = self._counting(reader, start)
         except NeedMore:
             if size > self._max_held:
@@ -308,12 +308,14 @@ class HeldText(Stream):
             raise NoCall("its notation is off for this model", Rejection.FORMAT_OFF)
         return calls, end, weak
 
-    def _check_head(self, start: int) -> None:
+    def _check_head(self, source: Source, start: int) -> None:
         """Reject incomplete JSON that cannot become a call."""
         text, opener = self.text, STRONG_WHOLE.match(self.text, start)
         given = "name=" in opener.group() or HEADER.match(text, start) if opener else self._forced
         if not given and _NO_HEAD.match(text, opener.end() if opener else start):
             raise NoCall("no call begins like this")
+        if not opener and not given:
+            check_key(source, self._tools, start)
 
     # -- when none counts -------------------------------------------------------------------------------------------
 

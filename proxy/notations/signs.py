@@ -9,6 +9,7 @@ import regex
 
 from proxy.notations import tables as n
 from proxy.notations.source import Tokens
+from proxy.notations.thoughts import REASONING_MARKERS, Marks, marks_of
 
 STRONG = n.STRONG
 _WHOLE = (
@@ -23,27 +24,42 @@ CUT_OPENERS = Tokens(opener[at:] for opener in _WHOLE for at in range(1, len(ope
 STRONG_WHOLE = re.compile(STRONG.pattern)
 # Maximum nesting of wrappers.
 MAX_WRAPPERS = 4
-_ANYWHERE = r"(?:(?<=[^\s\w\"'`])|^)TOOL_CALLS(?=[A-Za-z_])|<(?=[|｜‖a-zA-Z/\[\s]|$)|\[(?=[A-Zut/e]|$)|\](?=<|$)|◁"
-_AT_LINE = r"^Action:|^ ?to=(?=[\w.])|^[ \t]{0,40}(?P<line>[\[{`]|>>>(?=[A-Za-z_]|$))"
-SIGNS = re.compile(f"{_ANYWHERE}|{_AT_LINE}", re.M)
-# Signs in a reply that begins with gpt-oss reasoning without its tokens. The headers of its calls lack them, too.
-STRIPPED = "analysis"
-STRIPPED_SIGNS = re.compile(f"{_ANYWHERE}|assistantcommentary to=functions|{_AT_LINE}", re.M)
-
-
-def _begun(word: str) -> str:
-    """Return a pattern of all prefixes of a word."""
-    return "|".join(re.escape(word[:size]) for size in range(len(word), 0, -1))
-
-
-# The end of a text, if it may become a sign.
-_MAY_BECOME = rf"(?:(?<=[^\s\w\"'`])|^)(?:{_begun('TOOL_CALLS')})\Z|^(?:{_begun('Action')}| ?to?=?|[ \t]*>{{1,2}})\Z"
-MAY_BECOME_SIGN = re.compile(_MAY_BECOME, re.M)
-MAY_BECOME_STRIPPED_SIGN = re.compile(rf"{_MAY_BECOME}|(?:{_begun('assistantcommentary to=functions')})\Z", re.M)
-# A possible start of anything, in a text or at its end, regardless of the preceding text.
-_MAY_BEGIN = re.compile(
-    r"[<◁\]]|\[(?=[A-Zut/e]|\Z)|(?<![\s\w\"'`])T(?=O|\Z)|^[ \t]*(?:[\[{`>]|A(?=c|\Z)|T(?=O|\Z)|t(?=o=|o?\Z))", re.M
+# The start of a line, maybe cut off: JSON, a fence around a call, Functionary, ReAct, Harmony, Mistral. The sign is the
+# group.
+LINE_SIGN = re.compile(
+    r"[ \t]{0,40}([\[{]|`(?=`?\Z|``[ \t]*\w{0,20}[ \t]*(?:\Z|\n\s*+(?:\Z|[\[{<]|[\w.]++(?:\(|\Z))))"
+    r"|>(?=>?\Z|>>(?:[A-Za-z_\n]|\Z)))"
+    r"|(A(?=ction:|(?:c[a-z]*)?\Z)| ?t(?=o=[\w.]|(?:o=?)?\Z)|T(?=OOL_CALLS[A-Za-z_]|(?:O[A-Z_]*)?\Z))"
 )
+# A literal up to the end of its first word, or its second character.
+_HEAD = re.compile(r"[<\[](?:[\w./~-]+|.)", re.S)
+# A reply that begins with gpt-oss reasoning without its tokens. The headers of its calls lack them, too.
+STRIPPED = "analysis"
+
+
+@functools.lru_cache(maxsize=64)
+def signs(names: tuple[str, ...], marks: Marks, *, stripped: bool = False) -> re.Pattern[str]:
+    """Return the pattern of signs: the first characters of a call, of reasoning or of a token, maybe cut off.
+
+    If it has a group, the group is the sign. `stripped`: the reply is in gpt-oss's notation without its tokens. Every
+    alternative begins with a literal, so that `re` skips all other characters. No sign may begin in `PLAIN` text.
+    """
+    words = (*n.WRAPPER_WORDS, *n.CALL_WORDS, *names, "tool:", "DSML", "GCML", "|", "｜", "‖")
+    literals = {*n.TOKENS, *n.END_OF_TURN, *marks.closers, *(f"<{word}" for word in words)}
+    literals.update(*marks.closers.values())
+    heads = {found.group() for each in literals if (found := _HEAD.match(each))}
+    tag, token = (n.alternatives(head[1:] for head in heads if head[0] == sign) for sign in "<[")
+    bare = r"|a(?=ssistantcommentary|[a-z]*\Z)" if stripped else ""
+    return re.compile(
+        rf"<(?=\s*+(?:{tag}|[A-Za-z][\w.-]*+[:|]|[\w./~-]*+\Z))"
+        rf"|\[(?=\n|\Z|(?=[A-Zut/e])(?:{token}|[\w.]*+\s*+\(|[\w./~-]*+\s*+\Z))"
+        r"|\](?=<|\Z)|◁|T(?<=[^\s\w\"'`]T)(?=OOL_CALLS[A-Za-z_]|(?:O[A-Z_]*)?\Z)"
+        rf"{bare}|\n(?:{LINE_SIGN.pattern})"
+    )
+
+
+# Signs in a reply without tools.
+_SIGNS = signs((), marks_of(REASONING_MARKERS))
 # Text without signs, escaped as in a JSON string. Some servers write `\u003c` for `<`.
 _NO_LINE_SIGN = rb"(?!(?:[ ]|\\t)*(?:[\[{`>]|A(?:c|\Z)|T(?:O|\Z)|t(?:o=|o?\Z)))"
 _ORDINARY = rb"[^\"\\\x00-\x1f<\]\[T\xe2]*"
@@ -63,13 +79,13 @@ BARE = re.compile(rf"\s{{0,200}}(?:(?:{_TOKEN})\s{{0,200}}{_MORE}|(?:{_TAG})\s{{
 HEADER = re.compile(r"<\|start\|>|<\|channel\|>| ?to=")
 MESSAGE_ENDS = ("<|end|>", "<|eot|>", "<|eom|>", "<|call|>", "<|return|>")
 
-_WORDS = "|".join((*n.NAME_WORDS, *n.ARGUMENT_WORDS, *n.LIST_WORDS, "id", "type", "tool_call_id", "role"))
 _FENCE = r"```[ \t]*(?:json\w{0,9}|python|py|tool_\w+|tool|xml|javascript|js|text|bash)?[ \t]*\n\s*"
 # At the start of a line: JSON whose first key may be a call's, maybe in a fence; Python calls; ReAct; Functionary.
 JSON_HEAD = regex.compile(
-    rf"(?:{_FENCE})?(?:[\[{{]\s{{0,200}}){{1,6}}[\"'“](?:{_WORDS}|\w{{1,64}})[\"'”]\s*:"
+    rf"(?:{_FENCE})?(?:[\[{{]\s{{0,200}}){{1,6}}[\"'“]\w{{1,64}}[\"'”]\s*:"
     r"|```[ \t]*\w{0,20}[ \t]*\n\s*(?:\[?[\w.]+\(|<)|\[\s{0,200}[A-Za-z_][\w.]*\s*\("
-    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]|TOOL_CALLS"
+    r"|Action:\s*(?:[`\[]|[\w.-]{1,160}\s*\nAction Input:)|(?:assistant)?commentary to=|>>>\s*[A-Za-z_]"
+    r"|TOOL_CALLS(?=[A-Za-z_])"
 )
 
 
@@ -79,9 +95,9 @@ def weak_tag(names: tuple[str, ...]) -> regex.Pattern[str]:
     return regex.compile(rf"{n.CALL_OPEN}|<(?:tool:\s*)?(?:{n.alternatives(names)})>\s*(?=\S)")
 
 
-def may_begin(text: str) -> bool:
-    """Return whether a sign may begin in a text, or at its end."""
-    return _MAY_BEGIN.search(text) is not None
+def may_begin(text: str, pattern: re.Pattern[str] = _SIGNS) -> bool:
+    """Return whether a sign may begin in a text, or at its end, whatever precedes the text."""
+    return bool(LINE_SIGN.match(text) or pattern.search(text))
 
 
 @functools.lru_cache(maxsize=64)

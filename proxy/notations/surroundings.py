@@ -33,9 +33,10 @@ _CONTAINER = re.compile(
     r"|(?<!<)<<<?[-~]?\s*[\"']?(?P<here>[A-Za-z_]\w*)[\"']?(?=[^\n]*$)",
     re.I,
 )
-# Only lines that match this can open a container.
+# Only lines with a match can open a container. Every alternative begins with a literal, so that `re` skips all other
+# characters.
 _MAY_OPEN = re.compile(
-    r"^[ \t]*(?:[-.=+]{4}|%\{|#=|/[-+])|^=[bp]|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|[/(]\*|\\begin|#\+|\"\"\"|'''"
+    r"[-.=+]{4}|=[bp]|%\{|#[=+]|/[-+*]|\(\*|<[A-Za-z!<#%]|\[[A-Za-z]|\{[A-Za-z%#{-]|\\begin|\"\"\"|'''"
 )
 _ENDS = {
     "element": r"</{}\s*>",
@@ -63,7 +64,8 @@ _OPENS_STRING = re.compile(r"([(\[{]|\$\w{0,20}\$)\s*\Z")
 _MAY_QUOTE = re.compile(rf"[{''.join(QUOTES)}<|]|{_OPENS_STRING.pattern}")
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _DIFF = (" ", "+", "-", "\\")
-_BLOCK_HEAD = re.compile(r"(?:::|:[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?|\A[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30})[ \t]*\Z")
+_BLOCK_HEAD = re.compile(r":(?::|[ \t]*[|>][+-]?\d?(?:[ \t]+#.*)?)[ \t]*\Z")
+_DIRECTIVE = re.compile(r"[ \t]*\.\. [\w-]+::[ \t]*[\w+-]{1,30}[ \t]*\Z")
 _LIST_ITEM = re.compile(r"([ \t]*(?:[-*+]|\d+[.)])[ \t]+)\S")
 _BETWEEN = re.compile(r"(?:\s|\\n|</[\w|:]+>|<\|[^<>|]+\|>)*")
 _RUN = re.compile(r"`+")
@@ -119,13 +121,20 @@ class Prose:
                     return
 
     def _end_line(self, line: str) -> None:
+        if self.fence and self.fence not in line:
+            return
+        written = line.strip()
+        if not written:
+            self.in_diff = self.in_diff and line.startswith(_DIFF)
+            self.paragraph, self.blank_before = "", True
+            return
         indented = self._is_indented(line)
         found = None if indented else _FENCE.match(line)
         if self.fence:
-            if found and found.group(1).startswith(self.fence) and not line.strip().strip("`~> "):
+            if found and found.group(1).startswith(self.fence) and not written.strip("`~> "):
                 self.fence = ""
             return
-        if found and "`" not in line.strip()[len(found.group(1)) :].replace(found.group(1), "", 1):
+        if found and "`" not in written[len(found.group(1)) :].replace(found.group(1), "", 1):
             self.fence, self.paragraph, self.last_line = found.group(1), "", line
             return
         if "--" in line:
@@ -134,11 +143,9 @@ class Prose:
         if self.container or _MAY_OPEN.search(line):
             self.container = self._container_after(line)
         self.in_diff = line.startswith("@@ -") or (self.in_diff and line.startswith(_DIFF))
-        if not line.strip():
-            self.paragraph, self.blank_before = "", True
-            return
         if not self._in_block(line):
-            self.block_indent = _indent(line) if ":" in line and _BLOCK_HEAD.search(line) else -1
+            begins_block = _BLOCK_HEAD.search(line) or _DIRECTIVE.match(line)
+            self.block_indent = _indent(line) if begins_block else -1
         if (item := _LIST_ITEM.match(line)) and not indented:
             self.list_indent = item.end(1)
         elif line[:1] not in " \t":
@@ -150,7 +157,7 @@ class Prose:
 
     def _is_indented(self, line: str) -> bool:
         """Return whether a line is indented like code."""
-        return _indent(line.replace("\t", " " * 4)) >= max(self.list_indent, 0) + 4
+        return line[:1] in " \t" and _indent(line.replace("\t", " " * 4)) >= max(self.list_indent, 0) + 4
 
     def _container_after(self, line: str) -> re.Pattern[str] | None:
         """Return the pattern of the end of the container left open by a line, or None."""
