@@ -20,8 +20,6 @@ from proxy.notations.validator import Validator, children
 # Maximum length of the end of a quotation.
 MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
-# The possible end of a JSON string and of the brackets around it.
-_STRING_END = re.compile(r"[\"']\s*[}\]]")
 # Keywords of an object's schema.
 _KEYWORDS = {"$schema", "$id", "$defs", "$comment", "definitions", "type", "properties", "required", "description"}
 _KEYWORDS |= {"additionalProperties", "title", "strict", "default", "examples"}
@@ -78,8 +76,6 @@ class Judge:
         if any(Oddity.CLOSERS in call.odd for call in calls) and (not self.stopped or missing(calls)):
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         self._check_surroundings(end)
-        if calls[-1].unclosed:
-            self._check_line(end)
         if self.prose.indented():
             run = self._run(end)
             if not self.source.at_end(run[-1][1]):
@@ -94,16 +90,6 @@ class Judge:
             raise NeedMore
         if self._marks_follow(end):
             raise StringGoesOn("a string may end elsewhere")
-
-    def _check_line(self, end: int) -> None:
-        """Reject unclosed calls if the end of a string follows on their line: a string of theirs may end there."""
-        text = self.source.text
-        line, line_end, _ = text[end:].partition("\n")
-        following = STRONG_WHOLE.search(text, end, end + len(line))
-        if _STRING_END.search(text, end, following.start() if following else end + len(line)):
-            raise StringGoesOn("a string may end elsewhere")
-        if not (line_end or following or self.source.final):
-            raise NeedMore
 
     def _marks_follow(self, pos: int) -> bool:
         """Return whether a quotation mark or closing brace follows outside of calls."""
