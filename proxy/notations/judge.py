@@ -14,12 +14,17 @@ from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Touched
 from proxy.notations.strings import Oddity
 from proxy.notations.surroundings import Prose
+from proxy.notations.tables import WRAPPER_CLOSE
+from proxy.notations.tags import CALL_TAG, CLOSERS
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator, children
 
 # Maximum length of the end of a quotation.
 MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
+# The possible end of a JSON string and of the brackets around it, and such an end before a call's closer.
+_STRING_END = re.compile(r"([\"'])\s*[}\]]")
+_CALL_END = re.compile(rf"{_STRING_END.pattern}[\s}}\]`]*({WRAPPER_CLOSE}|{CLOSERS.pattern.pattern}|<\|call\|>)")
 # Keywords of an object's schema.
 _KEYWORDS = {"$schema", "$id", "$defs", "$comment", "definitions", "type", "properties", "required", "description"}
 _KEYWORDS |= {"additionalProperties", "title", "strict", "default", "examples"}
@@ -76,6 +81,7 @@ class Judge:
         if any(Oddity.CLOSERS in call.odd for call in calls) and (not self.stopped or missing(calls)):
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         self._check_surroundings(end)
+        self._check_second_end(calls[-1], end)
         if self.prose.indented():
             run = self._run(end)
             if not self.source.at_end(run[-1][1]):
@@ -89,6 +95,31 @@ class Judge:
         if not self.source.final:
             raise NeedMore
         if self._marks_follow(end):
+            raise StringGoesOn("a string may end elsewhere")
+
+    def _check_second_end(self, last: Call, end: int) -> None:
+        """Reject calls if the text after the last one ends it a second time: a string of it may go on to there.
+
+        {"command": "echo "}}</tool_call> ends a call"}}</tool_call>
+        """
+        text, behind = self.source.text, CallReader(self.source, self.tools).skip_left(end)
+        if behind == self.source.size or self._begins(behind) or self.source.match(CALL_TAG, behind):
+            return
+        if not self.source.final:
+            raise NeedMore
+        following = STRONG_WHOLE.search(text, end)
+        text = text[end : following.start() if following else len(text)]
+        found = (_STRING_END if last.unclosed else _CALL_END).search(text)
+        if found is None:
+            return
+        # If the quotation marks are paired, another object ends here.
+        before, mark = text[: found.end(1)], found.group(1)
+        again = (before.count(mark) - before.count("\\" + mark)) % 2 == 1
+        if last.unclosed:
+            again |= "\n" not in before
+        else:
+            again &= found.group(2) in self.source.text[last.start : end]
+        if again:
             raise StringGoesOn("a string may end elsewhere")
 
     def _marks_follow(self, pos: int) -> bool:

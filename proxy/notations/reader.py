@@ -23,9 +23,6 @@ _LOST_BRACKETS = regex.compile(r"(?<![<\w/])(?:invoke|parameter) name=")
 _BARE_END = re.compile(r"(?<!<)(?<!</)/?(parameter|invoke)>")
 _ROUTED = regex.compile(r" ?to=[\w.-]+(?=<[^|])")
 _QUOTED_KEY = re.compile(r"[\"']([^\"'\n\\]{1,80})[\"']\s*:")
-# The possible end of a JSON string and of the brackets around it, and such an end before a call's closer.
-_STRING_END = re.compile(r"([\"'])\s*[}\]]")
-_CALL_END = re.compile(rf"{_STRING_END.pattern}[\s}}\]`]*({n.WRAPPER_CLOSE}|{CLOSERS.pattern.pattern}|<\|call\|>)")
 _WRAPPER_NAME = re.compile(r"name=[\"']?([^\"'>]+)")
 # Maximum number of surplus closing brackets in a wrapper.
 MAX_BRACKETS = 2
@@ -93,7 +90,9 @@ class CallReader(ArgumentReader):
     def _read_strong(self, pos: int) -> ReadCalls:
         self.foreign = False
         calls, end = self.strong(pos)
-        value = self.last
+        value, lacking = self.last, missing(calls)
+        if not (value or self.delimited or lacking or self.foreign):
+            return calls, end
         after = self.skip_left(end)
         if value and value.unended and VALUE_END.search(self.source.text, calls[-1].end, after):
             self.deep = True
@@ -104,7 +103,7 @@ class CallReader(ArgumentReader):
         if not self.source.final:
             raise NeedMore
         if value is None:
-            self._check_behind(calls, end)
+            self._check_behind(end, lacking)
             return calls, end
         if (last := value.last_chain(end)) >= 0:
             self.layout.shown = range(value.own.start, last + 1)
@@ -116,24 +115,12 @@ class CallReader(ArgumentReader):
         self.in_doubt = self.uneven
         return calls, end
 
-    def _check_behind(self, calls: list[Call], end: int) -> None:
-        """Reject calls if a second end, or a key or closer that they lack, follows: a string may extend to it.
-
-        {"command": "echo "}}</tool_call> ends a call"}}</tool_call>
-        """
-        following, lacking = n.STRONG.search(self.source.text, end), missing(calls)
+    def _check_behind(self, end: int, lacking: set[str]) -> None:
+        """Reject calls if a key, closer or delimiter that they lack follows: a string may extend to it."""
+        following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
         lacks = any(found.group(1) in lacking for found in _QUOTED_KEY.finditer(text))
         lacks |= self.foreign and CLOSERS.pattern.search(text) is not None
-        last = calls[-1]
-        if found := (_STRING_END if last.unclosed else _CALL_END).search(text):
-            # If the quotation marks are paired, another object ends here.
-            before, mark = text[: found.end(1)], found.group(1)
-            odd = (before.count(mark) - before.count("\\" + mark)) % 2 == 1
-            if last.unclosed:
-                lacks |= odd or "\n" not in before
-            else:
-                lacks |= odd and found.group(2) in self.source.text[last.start : end]
         if lacks or (self.delimited and DELIMITERS.pattern.search(text)):
             self.deep = True
             raise NoCall("a string may end elsewhere")
