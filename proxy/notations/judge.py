@@ -15,7 +15,7 @@ from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Touched
 from proxy.notations.strings import Oddity
 from proxy.notations.surroundings import Prose
 from proxy.notations.tables import WRAPPER_CLOSE
-from proxy.notations.tags import CALL_TAG, CLOSERS
+from proxy.notations.tags import CLOSERS
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator, children
 
@@ -102,25 +102,16 @@ class Judge:
 
         {"command": "echo "}}</tool_call> ends a call"}}</tool_call>
         """
-        text, behind = self.source.text, CallReader(self.source, self.tools).skip_left(end)
-        if behind == self.source.size or self._begins(behind) or self.source.match(CALL_TAG, behind):
-            return
-        if not self.source.final:
+        if not (self.source.final or self._begins(CallReader(self.source, self.tools).skip_left(end))):
             raise NeedMore
-        following = STRONG_WHOLE.search(text, end)
-        text = text[end : following.start() if following else len(text)]
-        found = (_STRING_END if last.unclosed else _CALL_END).search(text)
-        if found is None:
-            return
-        # If the quotation marks are paired, another object ends here.
-        before, mark = text[: found.end(1)], found.group(1)
-        again = (before.count(mark) - before.count("\\" + mark)) % 2 == 1
-        if last.unclosed:
-            again |= "\n" not in before
-        else:
-            again &= found.group(2) in self.source.text[last.start : end]
-        if again:
-            raise StringGoesOn("a string may end elsewhere")
+        following = STRONG_WHOLE.search(self.source.text, end)
+        text = self.source.text[end : following.start() if following else self.source.size]
+        if found := (_STRING_END if last.unclosed else _CALL_END).search(text):
+            # If the quotation marks are paired, another object ends here.
+            before, mark = text[: found.end(1)], found.group(1)
+            again = (before.count(mark) - before.count("\\" + mark)) % 2 or (last.unclosed and "\n" not in before)
+            if again and (last.unclosed or found.group(2) in self.source.text[last.start : end]):
+                raise StringGoesOn("a string may end elsewhere")
 
     def _marks_follow(self, pos: int) -> bool:
         """Return whether a quotation mark or closing brace follows outside of calls."""

@@ -263,7 +263,7 @@ class RawValue:
         """
         mark = self.marks.after(pos)
         if mark and mark.closing:
-            return self.unended and (mark.level is Level.VALUE or self.is_spelled(mark))
+            return self.unended
         return bool(mark and self.begins_line(mark.start) and self.other_key(mark))
 
     def last_chain(self, pos: int) -> int:
