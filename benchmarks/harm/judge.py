@@ -12,7 +12,7 @@ from benchmarks.harm.cases import Case
 from benchmarks.harm.drive import Left
 from benchmarks.harm.families import Body, Call
 from benchmarks.harm.offers import Offer, accepts
-from benchmarks.harm.strict import Mode, closed_calls, read_object, readings
+from benchmarks.harm.strict import Mode, read_object, readings
 
 CUT_REASONS = frozenset(("length", "repetition", "content_filter"))
 
@@ -67,9 +67,8 @@ def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tupl
     """Return the verdict on calls that match the text, strictly or by the rules; None if they do not."""
     if case.broken.no_call:
         return None
-    closed = _closed(case) if case.family.reader and not case.family.structured else []
     said = [_with(case, values) for values in case.broken.says]
-    for reading in (*strict, *closed, *said):
+    for reading in (*strict, *said):
         if not _same(reading, calls):
             continue
         if all(_has_own_keys(call, case.draft.offers) for call in reading):
@@ -78,12 +77,6 @@ def _as_written(case: Case, calls: list[Call], strict: list[list[Call]]) -> tupl
     if any(_same(_with(case, values), calls) for values in case.broken.also):
         return Verdict.LEGAL, "by the rules"
     return None
-
-
-def _closed(case: Case) -> list[list[Call]]:
-    """Return readings of calls, including the broken one, that are strictly written and closed before the break."""
-    found = closed_calls(case.family, case.reply.text[case.start :], case.draft.offers)
-    return [calls for calls in found if len(calls) > case.draft.target]
 
 
 def _parsed(left: Left) -> list[Call] | None:

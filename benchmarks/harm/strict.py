@@ -77,16 +77,6 @@ def readings(
     return found
 
 
-def closed_calls(family: Family, text: str, offers: Sequence[Offer]) -> list[list[Call]]:
-    """Return readings of the strictly written, closed calls at the start of a reply, whatever follows.
-
-    Closed calls count immediately. Only for formats with self-delimiting values.
-    """
-    if family.body not in (Body.JSON, Body.GEMMA):
-        return []
-    return _Reader(family, text, offers, Mode.FIRST).closed()
-
-
 class _Reader:
     def __init__(self, family: Family, text: str, offers: Sequence[Offer], mode: Mode) -> None:
         self._family = family
@@ -121,22 +111,6 @@ class _Reader:
             except NotStrict:
                 self._at = head.end()
         return calls
-
-    def closed(self) -> list[list[Call]]:
-        """Return the calls up to each position at which everything is closed."""
-        found: list[list[Call]] = []
-        calls: list[Call] = []
-        try:
-            self._expect(self._family.section[0])
-            while True:
-                calls = [*calls, self._call()]
-                if not self._family.section[1]:
-                    found.append(calls)
-                elif self._text.startswith(self._family.section[1], self._at):
-                    return [calls]
-                self._expect(self._family.between)
-        except (ValueError, RecursionError):
-            return found
 
     def _start_of(self, head: int) -> int:
         """Return the start of the call with its head at a position."""

@@ -14,14 +14,17 @@ from proxy.notations.signs import STRONG, STRONG_WHOLE
 from proxy.notations.source import NeedMore, NoCall, Rejection, Source, Touched
 from proxy.notations.strings import Oddity
 from proxy.notations.surroundings import Prose
+from proxy.notations.tables import WRAPPER_CLOSE
+from proxy.notations.tags import CLOSERS
 from proxy.notations.toolset import Tool, ToolSet
 from proxy.notations.validator import Validator, children
 
 # Maximum length of the end of a quotation.
 MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
-# The possible end of a JSON string and of the brackets around it.
-_STRING_END = re.compile(r"[\"']\s*[}\]]")
+# The possible end of a JSON string and of the brackets around it, and such an end before a call's closer.
+_STRING_END = re.compile(r"([\"'])\s*[}\]]")
+_CALL_END = re.compile(rf"{_STRING_END.pattern}[\s}}\]`]*({WRAPPER_CLOSE}|{CLOSERS.pattern.pattern}|<\|call\|>)")
 # Keywords of an object's schema.
 _KEYWORDS = {"$schema", "$id", "$defs", "$comment", "definitions", "type", "properties", "required", "description"}
 _KEYWORDS |= {"additionalProperties", "title", "strict", "default", "examples"}
@@ -78,8 +81,7 @@ class Judge:
         if any(Oddity.CLOSERS in call.odd for call in calls) and (not self.stopped or missing(calls)):
             raise NoCall("the reply was cut off", Rejection.CUT_OFF)
         self._check_surroundings(end)
-        if calls[-1].unclosed:
-            self._check_line(end)
+        self._check_second_end(calls[-1], end)
         if self.prose.indented():
             run = self._run(end)
             if not self.source.at_end(run[-1][1]):
@@ -95,15 +97,21 @@ class Judge:
         if self._marks_follow(end):
             raise StringGoesOn("a string may end elsewhere")
 
-    def _check_line(self, end: int) -> None:
-        """Reject unclosed calls if the end of a string follows on their line: a string of theirs may end there."""
-        text = self.source.text
-        line, line_end, _ = text[end:].partition("\n")
-        following = STRONG_WHOLE.search(text, end, end + len(line))
-        if _STRING_END.search(text, end, following.start() if following else end + len(line)):
-            raise StringGoesOn("a string may end elsewhere")
-        if not (line_end or following or self.source.final):
+    def _check_second_end(self, last: Call, end: int) -> None:
+        """Reject calls if the text after the last one ends it a second time: a string of it may go on to there.
+
+        {"command": "echo "}}</tool_call> ends a call"}}</tool_call>
+        """
+        if not (self.source.final or self._begins(CallReader(self.source, self.tools).skip_left(end))):
             raise NeedMore
+        following = STRONG_WHOLE.search(self.source.text, end)
+        text = self.source.text[end : following.start() if following else self.source.size]
+        if found := (_STRING_END if last.unclosed else _CALL_END).search(text):
+            # If the quotation marks are paired, another object ends here.
+            before, mark = text[: found.end(1)], found.group(1)
+            again = (before.count(mark) - before.count("\\" + mark)) % 2 or (last.unclosed and "\n" not in before)
+            if again and (last.unclosed or found.group(2) in self.source.text[last.start : end]):
+                raise StringGoesOn("a string may end elsewhere")
 
     def _marks_follow(self, pos: int) -> bool:
         """Return whether a quotation mark or closing brace follows outside of calls."""

@@ -262,9 +262,14 @@ class RawValue:
         return text[at] in "\n<]" or bool(ends_turn(self.source, at))
 
     def goes_on(self, pos: int) -> bool:
-        """Return whether the next tag after the call is at the start of a line and opens another key of the call."""
+        """Return whether the next tag after the call shows that the value may go on to there.
+
+        It is an end tag, and that of the value is missing, or it opens another key of the call at the start of a line.
+        """
         mark = self.marks.after(pos)
-        return bool(mark and not mark.closing and self.begins_line(mark.start) and self.other_key(mark))
+        if mark and mark.closing:
+            return self.unended
+        return bool(mark and self.begins_line(mark.start) and self.other_key(mark))
 
     def last_chain(self, pos: int) -> int:
         """Return the start of the last chain of end tags after a position, or -1."""

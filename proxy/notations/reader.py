@@ -109,7 +109,7 @@ class CallReader(ArgumentReader):
             self.layout.shown = range(value.own.start, last + 1)
             self.deep = True
             return self.strong(pos)
-        if value.foreign or value.goes_on(end):
+        if value.foreign or value.goes_on(after):
             self.deep = True
             raise NoCall("a value may end elsewhere")
         self.in_doubt = self.uneven

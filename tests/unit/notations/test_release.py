@@ -34,11 +34,12 @@ STRONG = HERMES.replace("ls", "pwd")
 UNKNOWN = f"<tool_call>\n{call_json('nope', x='y')}\n</tool_call>"
 
 
-def test_a_call_with_strong_evidence_is_committed_when_it_closes() -> None:
-    """C2."""
+def test_a_call_with_strong_evidence_is_committed_when_another_begins() -> None:
+    """C2 and C3. Other text could be part of one of its strings."""
     scanner = new_scanner()
     assert "".join(piece.text for piece in scanner.feed(f"I do:\n{STRONG[:-1]}")) == "I do:\n"
-    (found,) = scanner.feed(">")
+    assert scanner.feed(">") == []
+    (found,) = scanner.feed("\n<tool_call>\n")
     assert found.calls and found.text == STRONG
 
 
