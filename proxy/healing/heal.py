@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -40,8 +39,7 @@ _CHANGES: Mapping[str, Change] = {
     "content_text": messages.content_text,
     "markup_calls": calls.markup_calls,
     "call_ids": results.call_ids,
-    "result_order": results.result_order,
-    "missing_results": results.missing_results,
+    "call_results": results.call_results,
     "orphan_results": results.orphan_results,
     "developer": messages.developer,
     "token_counts": messages.token_counts,
@@ -71,13 +69,6 @@ _CHANGES: Mapping[str, Change] = {
 }
 
 
-class Level(Enum):
-    """When a healing is in force: always, or only if the chat template needs it."""
-
-    ALWAYS = "always"
-    TEMPLATE = "template"
-
-
 class TemplateProbe(msgspec.Struct, frozen=True):
     """How `doctor` tests whether a template needs a healing: it looks in the prompt for `text`, a part of the example.
 
@@ -93,15 +84,16 @@ class TemplateProbe(msgspec.Struct, frozen=True):
 class Healing(msgspec.Struct, frozen=True):
     """One healing.
 
-    `failure` lists its numbers in docs/contracts.md. `example` is a broken and a healed value of `key`: messages, or
-    tools. A body with none of the traits in `needs` is skipped (`conversation.traits_of`).
+    It is in force for every model (`always`), or only if the chat template needs it. `failure` lists its numbers in
+    docs/contracts.md. `example` is a broken and a healed value of `key`: messages, or tools. A body with none of the
+    traits in `needs` is skipped (`conversation.traits_of`).
     """
 
     id: str
-    level: Level
     failure: str
     why: str
     example: tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]
+    always: bool = False
     key: str = "messages"
     needs: frozenset[str] = frozenset((ANY,))
     probe: TemplateProbe | None = None
@@ -113,7 +105,7 @@ class Healing(msgspec.Struct, frozen=True):
 
 HEALINGS = msgspec.json.decode(Path(__file__).with_name("healings.json").read_bytes(), type=tuple[Healing, ...])
 IDS = (*(healing.id for healing in HEALINGS), REPEATS)
-_ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.level is Level.ALWAYS)))
+_ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.always)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,13 @@ from proxy.json import Json, JsonObject, as_list, as_text, dump, without
 # Names of text parts in other dialects.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))
 _PICTURES = {
-    **dict.fromkeys(("image_url", "input_image", "image"), "picture"),
-    **dict.fromkeys(("input_audio", "audio_url"), "recording"),
-    **dict.fromkeys(("file", "input_file"), "file"),
+    "image_url": "picture",
+    "input_image": "picture",
+    "image": "picture",
+    "input_audio": "recording",
+    "audio_url": "recording",
+    "file": "file",
+    "input_file": "file",
     "video_url": "film",
 }
 # Placeholder texts for turns that a template requires.
@@ -267,12 +271,11 @@ def alternate(messages: Messages) -> Messages:
 @on_messages
 def _continued(messages: Messages) -> Messages:
     healed: list[JsonObject] = []
-    for message, after in zip_longest(messages, messages[1:], fillvalue=None):
-        assert message is not None
+    answer: JsonObject = {"role": "assistant"}
+    for message, after in zip_longest(messages, messages[1:], fillvalue=answer):
         healed.append(message)
         # Also between two answers: the request for the second already had this text after the first (contract C8).
-        last = after is None or role_of(after) == "assistant"
-        if last and role_of(message) == "assistant" and not calls_of(message):
+        if role_of(message) == role_of(after) == "assistant" and not calls_of(message):
             healed.append(user_message(CONTINUE))
     return healed
 

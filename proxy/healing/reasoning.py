@@ -13,9 +13,7 @@ one variable, and some raise on an unknown word. The client's value for the temp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from proxy.healing.conversation import replaced, text_part
 from proxy.healing.families import FAMILIES, PARTS, Efforts, Family, Opens, Switch
@@ -23,12 +21,11 @@ from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json,
 from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
 from proxy.repair.record import Repair
 
-# The fields in which clients send reasoning.
+# The fields in which clients send reasoning, the most common first.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 _DETAILS = "reasoning_details"
 _DEFAULT = "reasoning_content"
-_UNKNOWN = Family("", "")
-_MOVED = "the template accepts no text next to reasoning and a call, so the text is moved before them"
+_UNKNOWN = Family()
 # The fields in which clients prescribe the form of the whole reply: vLLM, llama.cpp, SGLang.
 _GRAMMARS = (
     *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
@@ -69,8 +66,8 @@ def think(body: JsonObject, family: Family | None, switch: str = "none", suffix:
     """
     switching_family = of_rules(switch) if suffix and (family is None or not family.markers) else family
     told, switching = switched(body, switching_family, suffix)
-    made, giving = given_back(told, family)
-    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, family))
+    made = given_back(told, family)
+    return ThinkingRequest(made, switching, thoughts_of(made, family))
 
 
 def field_back(family: Family | None, *, wanted: bool) -> str:
@@ -89,33 +86,29 @@ def thought_of(message: JsonObject) -> str:
     return next(filter(None, brought), "") or "".join(details)
 
 
-def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tuple[Repair, ...]]:
+def given_back(body: JsonObject, family: Family | None) -> JsonObject:
     """Return the request with its reasoning in the model's field; the same object if nothing changes."""
-    rewritten = [_as_read(message, family or _UNKNOWN) for message in as_list(body.get("messages"))]
-    new = replaced(body, "messages", [*chain.from_iterable(rewritten)])
-    moved = any(len(each) > 1 for each in rewritten)
-    return new, (Repair("thought_beside_text", "", "", _MOVED),) if moved else ()
+    messages = as_list(body.get("messages"))
+    return replaced(body, "messages", [_as_read(message, family or _UNKNOWN) for message in messages])
 
 
-def _as_read(message: Json, family: Family) -> Sequence[Json]:
-    """Return a message in the form that the model reads: two messages if text must not be next to its reasoning."""
+def _as_read(message: Json, family: Family) -> Json:
+    """Return a message with its reasoning where the model reads it."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
-        return (message,)
+        return message
     thought, content = thought_of(message), message.get("content")
     if not thought:
-        return (message,)
+        return message
     if PARTS in family.fields:
         texts = [text_part(content)] if isinstance(content, str) and content else as_list(content)
-        if any(as_object(part).get("type") == "thinking" for part in as_list(content)):
-            return (message,)
+        if any(as_object(part).get("type") == "thinking" for part in texts):
+            return message
         parts: list[Json] = [{"type": "thinking", "thinking": thought}, *texts]
-        return ({**without(message, *_FIELDS, _DETAILS), "content": parts},)
+        return {**without(message, *_FIELDS, _DETAILS), "content": parts}
     read = family.fields or _FIELDS
-    if not any(as_text(message.get(name)) for name in read if name in _FIELDS):
-        message = without({**message, (family.fields or (_DEFAULT,))[0]: thought}, _DETAILS)
-    if not family.alone or not message.get("tool_calls") or not content:
-        return (message,)
-    return ({"role": "assistant", "content": content}, {**message, "content": ""})
+    if any(as_text(message.get(name)) for name in read):
+        return message
+    return without({**message, read[0]: thought}, _DETAILS)
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
@@ -161,8 +154,8 @@ def of_rules(switch: str) -> Family | None:
     """Return a family with the switch that the rules name, for a model of unknown family; None if they name none."""
     if switch == _EFFORT:
         words = {**{word: word for word in _WORDS}, "none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-        return Family("", "", efforts=Efforts(_EFFORT, words, top=True))
-    return Family("", "", switch=Switch(switch)) if switch in _SWITCHES else None
+        return Family(efforts=Efforts(_EFFORT, words, top=True))
+    return Family(switch=Switch(switch)) if switch in _SWITCHES else None
 
 
 def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple[JsonObject, tuple[Repair, ...]]:

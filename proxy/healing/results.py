@@ -128,19 +128,13 @@ def _split(block: Block) -> tuple[dict[str, JsonObject | None], list[JsonObject]
 
 
 @on_blocks
-def result_order(block: Block) -> Sequence[JsonObject]:
-    """Put results directly after their calls, in the order of the calls."""
+def call_results(block: Block) -> Sequence[JsonObject]:
+    """Put results directly after their calls, in the order of the calls, and add one to each interrupted call."""
     results, others = _split(block)
-    return [block.first, *filter(None, results.values()), *others]
-
-
-@on_blocks
-def missing_results(block: Block) -> Sequence[JsonObject]:
-    """Add a result to an interrupted call, saying that it was interrupted."""
-    results, others = _split(block)
-    for name, result in results.items():
-        results[name] = result or {"role": "tool", "tool_call_id": name, "content": NO_RESULT}
-    return [block.first, *filter(None, results.values()), *others]
+    made: list[JsonObject] = [
+        result or {"role": "tool", "tool_call_id": name, "content": NO_RESULT} for name, result in results.items()
+    ]
+    return [block.first, *made, *others]
 
 
 @on_blocks
