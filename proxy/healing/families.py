@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cached_property, lru_cache
@@ -115,8 +114,7 @@ class Family(Struct, frozen=True, dict=True):
         return tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in found))
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """One fact reported by a model server: the name or path of the loaded model, or its chat template."""
 
     name: str = ""
@@ -136,13 +134,12 @@ def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Famil
     """
     if named:
         return _named(named)
-    known = _by_name(model[-_LONG_NAME:])
-    if known is None or not known.markers:
-        for each in shown:
-            more = _by_name(each.name[-_LONG_NAME:]) or _by_template(each.template)
-            known = _joined(filter(None, (known, more)))
-            if known is not None and known.markers:
-                break
+    known: Family | None = None
+    for each in chain([Shown(model)], shown):
+        more = _by_name(each.name[-_LONG_NAME:]) or _by_template(each.template)
+        known = _joined(filter(None, (known, more)))
+        if known is not None and known.markers:
+            break
     return known
 
 
