@@ -41,7 +41,6 @@ _EFFORT = "reasoning_effort"
 _SWITCHES = ("enable_thinking", "thinking")
 # The fields in which clients set thinking, besides the template's own variable.
 _SWITCH_FIELDS = (*_SWITCHES, "reasoning", _EFFORT)
-_OFF = ("none", "minimal")
 _WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # The suffixes of a model name that set thinking: `qwen3:nothink`.
 _SUFFIXES = {"think": True, "nothink": False}
@@ -184,7 +183,7 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
     variables = without(as_object(body.get(_KWARGS)), *foreign, *(own if suffix else ()))
     made = without(body, *_SWITCH_FIELDS, _KWARGS)
     if switch:
-        wanted = effort not in _OFF if on is None and efforts is None else on
+        wanted = effort != "minimal" if on is None and efforts is None else on
         if wanted is not None and variables.keys().isdisjoint(switches):
             variables[switch.name] = switch.on if wanted else switch.off
     word = efforts.words.get(effort or "on") if efforts else None
