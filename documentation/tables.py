@@ -17,7 +17,7 @@ from documentation.markdown import as_json, code, table
 from documentation.schema import rules_schema, sections
 from proxy.config.settings import SPECS
 from proxy.healing.families import FAMILIES
-from proxy.healing.heal import HEALINGS, Level
+from proxy.healing.heal import HEALINGS
 from proxy.repair.arguments import FORMS
 from proxy.repair.schema_fixes import FIXES
 from proxy.server.metrics import COUNTERS, HISTOGRAMS, PREFIX
@@ -25,7 +25,6 @@ from proxy.server.metrics import COUNTERS, HISTOGRAMS, PREFIX
 RULE_WORDS = yaml.safe_load(Path(__file__).with_name("rule_words.yaml").read_text("utf-8"))
 REPAIRS = yaml.safe_load(Path(__file__).with_name("repairs.yaml").read_text("utf-8"))
 _MARKED = re.compile(r"(?s)(<!-- generated: (\w+) -->\n).*?(<!-- end -->)")
-_LEVELS = {Level.ALWAYS: "every model", Level.TEMPLATE: "by template"}
 _REASONING = re.compile(r"(?s)^.*</think>")
 # Characters of an example in the table of formats.
 _WIDTH = 120
@@ -87,7 +86,10 @@ def _repairs() -> Iterator[str]:
 def _healings() -> Iterator[str]:
     yield from table(
         ("id", "failures", "for", "why"),
-        ((code(each.id), each.failure, _LEVELS[each.level], each.why) for each in HEALINGS),
+        (
+            (code(each.id), each.failure, "every model" if each.always else "by template", each.why)
+            for each in HEALINGS
+        ),
     )
 
 
@@ -97,7 +99,7 @@ def _families() -> Iterator[str]:
         (
             (
                 code(each.name),
-                *(" ".join(map(code, words.split())) for words in (each.match, each.heals)),
+                *(" ".join(map(code, words)) for words in (each.match, each.healings)),
                 " ".join(code(marker.opener.strip()) for marker in each.markers[:1]),
                 " ".join(map(code, each.fields)),
                 *((each.parsers.syntax, each.parsers.vllm, each.parsers.sglang) if each.parsers else ("", "", "")),

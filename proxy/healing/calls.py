@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 
@@ -71,15 +72,13 @@ def arguments(body: JsonObject) -> JsonObject:
                 value = load_json(arguments)
             if isinstance(value, dict):
                 return function
-        text = dump(value) if isinstance(value, dict) else ""
-        if not text:
-            tool = offered().resolve(as_text(function.get("name")))
-            # Truncated arguments are not completed: the model would believe that it wrote the rest.
-            found = read_arguments(as_text(arguments), tool.compiled if tool else None, stopped=False)
-            text = found.text if found else ""
-        if not text:
-            text = "{}" if value in (None, "") else dump({WRAPPER: value})
-        return {**function, "arguments": text}
+        if isinstance(value, dict):
+            return {**function, "arguments": dump(value)}
+        tool = offered().resolve(as_text(function.get("name")))
+        # Truncated arguments are not completed: the model would believe that it wrote the rest.
+        found = read_arguments(as_text(arguments), tool.compiled if tool else None, stopped=False)
+        text = "{}" if value in (None, "") else dump({WRAPPER: value})
+        return {**function, "arguments": found.text if found else text}
 
     return on_functions(read)(body)
 
@@ -112,8 +111,7 @@ def markup_calls(body: JsonObject) -> JsonObject:
         newest: deque[str] = deque(maxlen=_RESULTS)
         for index, message in enumerate(messages):
             results = _direct_results(messages, index)
-            copies = Copies(offered(), tuple(newest)) if results else None
-            changed.append(_called(message, results, offered(), copies) if copies else message)
+            changed.append(_called(message, results, offered(), newest) if results else message)
             if role_of(message) == "user":
                 newest.clear()
             elif role_of(message) == "tool":
@@ -134,9 +132,12 @@ def _direct_results(messages: Messages, index: int) -> list[JsonObject]:
     return results
 
 
-def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, copies: Copies) -> JsonObject:
-    """Return the message with its calls if their number equals that of the results; else the same message."""
-    reader = Reader(tools, copies)
+def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, newest: Iterable[str]) -> JsonObject:
+    """Return the message with its calls if their number equals that of the results; else the same message.
+
+    A call that is copied from one of the `newest` results does not count.
+    """
+    reader = Reader(tools, Copies(tools, tuple(newest)))
     pieces = (*reader.feed(text_of(message.get("content")) or ""), *reader.finish())
     calls = [call for piece in pieces for call in piece.calls or ()]
     if len(calls) != len(results) or any(call.weak for call in calls):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from operator import is_
 from typing import TypeAlias
 
@@ -12,8 +11,6 @@ from proxy.json import Json, JsonObject, as_list, as_object, as_text, objects_in
 
 Messages = Sequence[JsonObject]
 Change: TypeAlias = Callable[[JsonObject], JsonObject]
-# The trait of every body.
-ANY = "any"
 
 
 def user_message(content: Json) -> JsonObject:
@@ -102,18 +99,6 @@ def on_functions(change: Change) -> Change:
     return on_calls(lambda call: with_function(call, change))
 
 
-def traits_of(body: JsonObject) -> set[str]:
-    """Return the traits of the messages: their keys, their roles, and the types of their contents.
-
-    A healing that needs a trait skips bodies without it. An extra trait only costs time.
-    """
-    messages = objects_in(body.get("messages"))
-    traits = {ANY, *chain.from_iterable(messages)}
-    for message in messages:
-        traits |= {role_of(message), type(message.get("content")).__name__}
-    return traits
-
-
 def text_part(text: str) -> JsonObject:
     """Return a content part of text."""
     return {"type": "text", "text": text}
@@ -182,14 +167,9 @@ class Block:
     rest: list[JsonObject] = field(default_factory=list)
 
     @property
-    def ids(self) -> list[str]:
-        """The ids of the calls; "" for a call without one."""
-        return [as_text(call.get("id")) for call in self.calls]
-
-    def messages(self) -> Iterator[JsonObject]:
-        """Yield all messages."""
-        yield self.first
-        yield from self.rest
+    def messages(self) -> list[JsonObject]:
+        """All messages."""
+        return [self.first, *self.rest]
 
 
 def blocks_of(messages: Messages) -> list[Block]:

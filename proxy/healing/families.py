@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
 
@@ -88,48 +87,34 @@ class Parsers(Struct, frozen=True):
     sglang: str = ""
 
 
-class Family(Struct, frozen=True):
+class Family(Struct, frozen=True, dict=True):
     """One family.
 
-    `match`, `template` and `heals` are separated by blanks. `match`: globs on lower-case model names. `template`: texts
-    that must all be in the chat template (without white space). `heals`: healings in addition to those for every model.
-    `signs`: its reasoning markers, or their names in `notations.thoughts`; if empty, its reasoning is unknown.
-    `fields`: the fields in which its template reads earlier reasoning, best first. `alone`: the template accepts no
-    text next to reasoning and a call.
+    `match`: globs on lower-case model names. `template`: texts that must all be in the chat template (without white
+    space). `healings`: healings in addition to those for every model. `signs`: its reasoning markers, or their names in
+    `notations.thoughts`; if empty, its reasoning is unknown. `fields`: the fields in which its template reads earlier
+    reasoning, best first.
     """
 
-    name: str
-    match: str
+    name: str = ""
+    match: tuple[str, ...] = ()
     signs: tuple[str | ReasoningMarkers, ...] = ("THINK",)
     prompt: Prompt = Prompt()
     switch: Switch | None = None
     efforts: Efforts | None = None
     fields: tuple[str, ...] = ()
-    alone: bool = False
-    template: str = ""
-    heals: str = ""
+    template: tuple[str, ...] = ()
+    healings: tuple[str, ...] = ()
     parsers: Parsers | None = None
 
-    @property
+    @cached_property
     def markers(self) -> tuple[ReasoningMarkers, ...]:
         """The opening and closing marks of its reasoning, the most common first."""
-        return _markers(self.signs)
-
-    @property
-    def healings(self) -> tuple[str, ...]:
-        """The ids in `heals`."""
-        return tuple(self.heals.split())
+        found = (getattr(reasoning, sign) if isinstance(sign, str) else sign for sign in self.signs)
+        return tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in found))
 
 
-@lru_cache(maxsize=256)
-def _markers(signs: tuple[str | ReasoningMarkers, ...]) -> tuple[ReasoningMarkers, ...]:
-    """Return the reasoning markers named by the signs."""
-    found = (getattr(reasoning, sign) if isinstance(sign, str) else sign for sign in signs)
-    return tuple(chain.from_iterable(each if isinstance(each, tuple) else (each,) for each in found))
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """One fact reported by a model server: the name or path of the loaded model, or its chat template."""
 
     name: str = ""
@@ -149,30 +134,27 @@ def family_of(model: str, named: str = "", shown: Iterable[Shown] = ()) -> Famil
     """
     if named:
         return _named(named)
-    known = _by_name(model[-_LONG_NAME:])
-    if known is None or not known.markers:
-        for each in shown:
-            more = _by_name(each.name[-_LONG_NAME:]) or _by_template(each.template)
-            known = _joined(filter(None, (known, more)))
-            if known is not None and known.markers:
-                break
+    known: Family | None = None
+    for each in chain([Shown(model)], shown):
+        more = _by_name(each.name[-_LONG_NAME:]) or _by_template(each.template)
+        known = _joined(filter(None, (known, more)))
+        if known is not None and known.markers:
+            break
     return known
 
 
 def _joined(families: Iterable[Family]) -> Family | None:
     """Merge several rows about one model: each fact comes from the first row that has it."""
-    known: Family | None = None
-    for family in families:
-        known = known or family
-        base = known if known.markers or not family.markers else family
-        heals, parsers = known.heals or family.heals, known.parsers or family.parsers
-        if base is not known or (heals, parsers) != (known.heals, known.parsers):
-            known = replace(base, heals=heals, parsers=parsers)
-    return known
+    rows = [*families]
+    if not rows:
+        return None
+    base = next((row for row in rows if row.markers), rows[0])
+    healings = next((row.healings for row in rows if row.healings), ())
+    return replace(base, healings=healings, parsers=next((row.parsers for row in rows if row.parsers), None))
 
 
 def _matching(name: str) -> Iterator[Family]:
-    return (family for family in FAMILIES if any(fnmatchcase(name, glob) for glob in family.match.split()))
+    return (family for family in FAMILIES if any(fnmatchcase(name, glob) for glob in family.match))
 
 
 @lru_cache(maxsize=256)
@@ -213,5 +195,5 @@ def _by_template(template: str) -> Family | None:
     """Return the family of a chat template."""
     text = "".join(template.split())
     known = (family for family in FAMILIES if family.template)
-    name = next((family.name for family in known if all(part in text for part in family.template.split())), "")
+    name = next((family.name for family in known if all(part in text for part in family.template)), "")
     return _named(name)

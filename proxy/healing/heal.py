@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from typing import Any
 import msgspec
 
 from proxy.healing import calls, messages, results, tools
-from proxy.healing.conversation import ANY, Change, on_messages, traits_of
+from proxy.healing.conversation import Change, on_messages
 from proxy.healing.parameters import OfferedTools, Sampling, offer, sample
-from proxy.json import JsonObject, as_list, dump
+from proxy.json import Json, JsonObject, as_list, dump
 from proxy.repair.record import Repair
 
 # The word for all healings in `off`.
@@ -40,8 +39,7 @@ _CHANGES: Mapping[str, Change] = {
     "content_text": messages.content_text,
     "markup_calls": calls.markup_calls,
     "call_ids": results.call_ids,
-    "result_order": results.result_order,
-    "missing_results": results.missing_results,
+    "call_results": results.call_results,
     "orphan_results": results.orphan_results,
     "developer": messages.developer,
     "token_counts": messages.token_counts,
@@ -71,13 +69,6 @@ _CHANGES: Mapping[str, Change] = {
 }
 
 
-class Level(Enum):
-    """When a healing is in force: always, or only if the chat template needs it."""
-
-    ALWAYS = "always"
-    TEMPLATE = "template"
-
-
 class TemplateProbe(msgspec.Struct, frozen=True):
     """How `doctor` tests whether a template needs a healing: it looks in the prompt for `text`, a part of the example.
 
@@ -93,27 +84,22 @@ class TemplateProbe(msgspec.Struct, frozen=True):
 class Healing(msgspec.Struct, frozen=True):
     """One healing.
 
-    `failure` lists its numbers in docs/contracts.md. `example` is a broken and a healed value of `key`: messages, or
-    tools. A body with none of the traits in `needs` is skipped (`conversation.traits_of`).
+    It is in force for every model (`always`), or only if the chat template needs it. `failure` lists its numbers in
+    docs/contracts.md. `example` is a broken and a healed value of `key`: messages, or tools.
     """
 
     id: str
-    level: Level
     failure: str
     why: str
     example: tuple[list[dict[str, Any]] | None, list[dict[str, Any]]]
+    always: bool = False
     key: str = "messages"
-    needs: frozenset[str] = frozenset((ANY,))
     probe: TemplateProbe | None = None
-
-    def apply(self, body: JsonObject) -> JsonObject:
-        """Return the healed body."""
-        return _CHANGES[self.id](body)
 
 
 HEALINGS = msgspec.json.decode(Path(__file__).with_name("healings.json").read_bytes(), type=tuple[Healing, ...])
 IDS = (*(healing.id for healing in HEALINGS), REPEATS)
-_ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.level is Level.ALWAYS)))
+_ALWAYS = frozenset((REPEATS, *(healing.id for healing in HEALINGS if healing.always)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +138,15 @@ NO_HEALING = HealPlan(off=frozenset((ALL,)))
 def heal_request(body: JsonObject, plan: HealPlan) -> Healed:
     """Apply a plan to the body: the rules for tools and parameters, then the healings."""
     ruled = sample(offer(body, plan.tools), plan.sampling)
+    repairs = [] if ruled is body else [_by_rule(body, ruled)]
     healed = heal(ruled, plan.ids)
-    repairs = [*([] if ruled is body else [_by_rule(body, ruled)]), *healed.repairs]
+    repairs += healed.repairs
     told = healed.body
     if REPEATS in plan.ids:
         told = on_messages(lambda given: results.tell_repeats(given, plan.tools.polls))(told)
     if told is not healed.body:
-        repairs.append(_repair(REPEATS, "messages", "a note names the call the model repeats", (healed.body, told)))
+        note = "a note names the call the model repeats"
+        repairs.append(_repair(REPEATS, note, healed.body.get("messages"), told.get("messages")))
     return Healed(told, tuple(repairs))
 
 
@@ -176,17 +164,16 @@ def _by_rule(before: JsonObject, after: JsonObject) -> Repair:
 def heal(body: JsonObject, ids: Collection[str]) -> Healed:
     """Apply the healings with these ids, in the table's order."""
     repairs: list[Repair] = []
-    traits = traits_of(body)
     for healing in HEALINGS:
-        if healing.id not in ids or healing.needs.isdisjoint(traits):
+        if healing.id not in ids:
             continue
         try:
-            new = healing.apply(body)
+            new = _CHANGES[healing.id](body)
         except (ValueError, RecursionError):  # nested too deeply to be encoded
             continue
         if new is not body:
-            repairs.append(_repair(healing.id, healing.key, healing.why, (body, new)))
-            body, traits = new, traits_of(new)
+            repairs.append(_repair(healing.id, healing.why, body.get(healing.key), new.get(healing.key)))
+            body = new
     return Healed(body, tuple(repairs))
 
 
@@ -195,17 +182,16 @@ def record_id(healing: str) -> str:
     return f"heal_{healing}"
 
 
-def _repair(name: str, key: str, why: str, bodies: tuple[JsonObject, JsonObject]) -> Repair:
-    """Return the record of a healing: its first changed place, before and after."""
-    old, new = (as_list(body.get(key)) for body in bodies)
-    at = next((index for index, (one, other) in enumerate(zip_longest(old, new)) if one is not other), 0)
+def _repair(name: str, why: str, old: Json, new: Json) -> Repair:
+    """Return the record of a healing: the first changed place of the messages or tools, before and after."""
+    pairs = zip_longest(as_list(old), as_list(new))
+    at = next((index for index, (one, other) in enumerate(pairs) if one is not other), 0)
 
-    def shown(body: JsonObject) -> str:
-        items = as_list(body.get(key))
-        return dump(items[at]) if at < len(items) else "" if items else dump(body.get(key))
+    def shown(value: Json) -> str:
+        items = as_list(value)
+        return dump(items[at]) if at < len(items) else "" if items else dump(value)
 
-    before, after = map(shown, bodies)
-    return Repair(record_id(name), before, after, why)
+    return Repair(record_id(name), shown(old), shown(new), why)
 
 
 # Patterns of refusals by chat templates (`raise_exception`), Jinja, vLLM, SGLang and llama.cpp.

@@ -32,9 +32,13 @@ from proxy.json import Json, JsonObject, as_list, as_text, dump, without
 # Names of text parts in other dialects.
 _TEXTS = frozenset(("input_text", "output_text", "summary_text"))
 _PICTURES = {
-    **dict.fromkeys(("image_url", "input_image", "image"), "picture"),
-    **dict.fromkeys(("input_audio", "audio_url"), "recording"),
-    **dict.fromkeys(("file", "input_file"), "file"),
+    "image_url": "picture",
+    "input_image": "picture",
+    "image": "picture",
+    "input_audio": "recording",
+    "audio_url": "recording",
+    "file": "file",
+    "input_file": "file",
     "video_url": "film",
 }
 # Placeholder texts for turns that a template requires.
@@ -81,8 +85,7 @@ def part_types(message: JsonObject) -> JsonObject:
             return part
         return {**part, "type": "text"} if part.get("type") in _TEXTS or "type" not in part else part
 
-    content = message.get("content")
-    return replaced(message, "content", [*map(known, content)]) if isinstance(content, list) else message
+    return replaced(message, "content", [*map(known, as_list(message.get("content")))])
 
 
 def _flat(message: JsonObject) -> JsonObject:
@@ -112,7 +115,7 @@ def call_text(block: Block) -> Sequence[JsonObject]:
     """Move text next to calls into a turn of its own, for templates that omit it."""
     content = block.first.get("content")
     if not block.calls or text_of(content) == "":
-        return [*block.messages()]
+        return block.messages
     return [{"role": "assistant", "content": content}, {**block.first, "content": ""}, *block.rest]
 
 
@@ -131,28 +134,23 @@ def empty_answers(message: JsonObject) -> JsonObject:
     return {**message, "content": EMPTY_ANSWER} if empty else message
 
 
-@on_messages
-def text_calls(messages: Messages) -> Messages:
+@on_each
+def text_calls(message: JsonObject) -> JsonObject:
     """Write calls and results as text, for templates that support neither."""
-    rewritten: list[JsonObject] = []
-    for message in messages:
-        content, calls = message.get("content"), calls_of(message)
-        if calls:
-            contents = [content]
-            for call in calls:
-                name, arguments = function_of(call).get("name"), function_of(call).get("arguments")
-                told = f'{{"name": {dump(name)}, "arguments": {as_text(arguments) or "{}"}}}'
-                contents.append(f"<tool_call>\n{told}\n</tool_call>")
-            rewritten.append({**without(message, "tool_calls"), "content": joined(*contents)})
-        elif role_of(message) == "tool":
-            texts = [part for part in as_list(content) if is_text_part(part)]
-            text = content if isinstance(content, str) else text_of(texts)
-            others: Json = [part for part in as_list(content) if not is_text_part(part)]
-            told = f"<tool_response>\n{text}\n</tool_response>"
-            rewritten.append(user_message(joined(told, others)))
-        else:
-            rewritten.append(message)
-    return rewritten
+    content, calls = message.get("content"), calls_of(message)
+    if calls:
+        contents = [content]
+        for call in calls:
+            name, arguments = function_of(call).get("name"), function_of(call).get("arguments")
+            told = f'{{"name": {dump(name)}, "arguments": {as_text(arguments) or "{}"}}}'
+            contents.append(f"<tool_call>\n{told}\n</tool_call>")
+        return {**without(message, "tool_calls"), "content": joined(*contents)}
+    if role_of(message) != "tool":
+        return message
+    texts = [part for part in as_list(content) if is_text_part(part)]
+    text = content if isinstance(content, str) else text_of(texts)
+    others: Json = [part for part in as_list(content) if not is_text_part(part)]
+    return user_message(joined(f"<tool_response>\n{text}\n</tool_response>", others))
 
 
 # Roles and order.
@@ -197,7 +195,7 @@ def one_system(messages: Messages) -> Messages:
 @on_messages
 def late_system(messages: Messages) -> Messages:
     """Turn later system messages into marked user text in their place, or append the text to a preceding result."""
-    begin = max(1, len(_leading(messages)))
+    begin = len(_leading(messages))
     talk = Talk()
     for index, message in enumerate(messages):
         content = message.get("content")
@@ -219,11 +217,11 @@ def no_system(messages: Messages) -> Messages:
     leading = _leading(messages)
     if not leading:
         return messages
-    others = messages[len(leading) :]
-    contents = [system.get("content") for system in leading]
+    first, others = user_message(""), messages[len(leading) :]
     if others and role_of(others[0]) == "user":
-        return [{**others[0], "content": joined(*contents, others[0].get("content"))}, *others[1:]]
-    return [user_message(joined(*contents)), *others]
+        first, *others = others
+    contents = [message.get("content") for message in (*leading, first)]
+    return [{**first, "content": joined(*contents)}, *others]
 
 
 @on_messages
@@ -267,12 +265,11 @@ def alternate(messages: Messages) -> Messages:
 @on_messages
 def _continued(messages: Messages) -> Messages:
     healed: list[JsonObject] = []
-    for message, after in zip_longest(messages, messages[1:], fillvalue=None):
-        assert message is not None
+    answer: JsonObject = {"role": "assistant"}
+    for message, after in zip_longest(messages, messages[1:], fillvalue=answer):
         healed.append(message)
         # Also between two answers: the request for the second already had this text after the first (contract C8).
-        last = after is None or role_of(after) == "assistant"
-        if last and role_of(message) == "assistant" and not calls_of(message):
+        if role_of(message) == role_of(after) == "assistant" and not calls_of(message):
             healed.append(user_message(CONTINUE))
     return healed
 

@@ -16,11 +16,18 @@ from proxy.json import Json, JsonObject, as_list, as_object, as_text, without
 # Fields that define the request, or decide how its answer is read.
 KEPT = frozenset(
     (
-        *("model", "messages", "tools", "tool_choice", "functions", "function_call", "stream", "n"),
-        *("response_format", "parallel_tool_calls"),
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "functions",
+        "function_call",
+        "stream",
+        "n",
+        "response_format",
+        "parallel_tool_calls",
     )
 )
-
 
 Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200, title="a text of 1 to 200 characters")]
 _ABOVE_0 = Meta(gt=0, title="a number above 0")
@@ -86,8 +93,6 @@ def offer(body: JsonObject, offered: OfferedTools) -> JsonObject:
 
     A tool that the client forces is kept.
     """
-    if not offered.drop and not offered.describe:
-        return body
     tools = as_list(body.get("tools"))
     forced = _name(body.get("tool_choice"))
 

@@ -15,20 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from proxy.healing.conversation import replaced, text_part
-from proxy.healing.families import FAMILIES, PARTS, Efforts, Family, Opens, Switch
+from proxy.healing.families import FAMILIES, PARTS, Family, Opens, Switch, family_of
 from proxy.json import Json, JsonObject, as_list, as_object, as_text, dump_json, objects_in, without
 from proxy.notations.thoughts import ALL_MARKERS, REASONING_MARKERS, Thoughts
 from proxy.repair.record import Repair
 
-# The fields in which clients send reasoning.
+# The fields in which clients send reasoning, the most common first.
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 _DETAILS = "reasoning_details"
 _DEFAULT = "reasoning_content"
-_UNKNOWN = Family("", "")
-_MOVED = "the template accepts no text next to reasoning and a call, so the text is moved before them"
 # The fields in which clients prescribe the form of the whole reply: vLLM, llama.cpp, SGLang.
 _GRAMMARS = (
     *("structured_outputs", "guided_json", "guided_regex", "guided_grammar", "guided_choice"),
@@ -44,10 +41,10 @@ _EFFORT = "reasoning_effort"
 _SWITCHES = ("enable_thinking", "thinking")
 # The fields in which clients set thinking, besides the template's own variable.
 _SWITCH_FIELDS = (*_SWITCHES, "reasoning", _EFFORT)
-_OFF = ("none", "minimal")
 _WORDS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # The suffixes of a model name that set thinking: `qwen3:nothink`.
-SUFFIXES = ("think", "nothink", *_WORDS)
+_SUFFIXES = {"think": True, "nothink": False}
+SUFFIXES = (*_SUFFIXES, *_WORDS)
 # The words offered to users, from the least to the most effort.
 _OFFERED = ("none", "low", "medium", "high", "xhigh")
 _TYPES = {"enabled": True, "adaptive": True, "disabled": False}
@@ -69,8 +66,8 @@ def think(body: JsonObject, family: Family | None, switch: str = "none", suffix:
     """
     switching_family = of_rules(switch) if suffix and (family is None or not family.markers) else family
     told, switching = switched(body, switching_family, suffix)
-    made, giving = given_back(told, family)
-    return ThinkingRequest(made, (*switching, *giving), thoughts_of(made, family))
+    made = given_back(told, family)
+    return ThinkingRequest(made, switching, thoughts_of(made, family))
 
 
 def field_back(family: Family | None, *, wanted: bool) -> str:
@@ -89,33 +86,29 @@ def thought_of(message: JsonObject) -> str:
     return next(filter(None, brought), "") or "".join(details)
 
 
-def given_back(body: JsonObject, family: Family | None) -> tuple[JsonObject, tuple[Repair, ...]]:
+def given_back(body: JsonObject, family: Family | None) -> JsonObject:
     """Return the request with its reasoning in the model's field; the same object if nothing changes."""
-    rewritten = [_as_read(message, family or _UNKNOWN) for message in as_list(body.get("messages"))]
-    new = replaced(body, "messages", [*chain.from_iterable(rewritten)])
-    moved = any(len(each) > 1 for each in rewritten)
-    return new, (Repair("thought_beside_text", "", "", _MOVED),) if moved else ()
+    fields = family.fields if family else ()
+    return replaced(body, "messages", [_as_read(message, fields) for message in as_list(body.get("messages"))])
 
 
-def _as_read(message: Json, family: Family) -> Sequence[Json]:
-    """Return a message in the form that the model reads: two messages if text must not be next to its reasoning."""
+def _as_read(message: Json, fields: Sequence[str]) -> Json:
+    """Return a message with its reasoning in the best of these fields; if there are none, in the most common one."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
-        return (message,)
+        return message
     thought, content = thought_of(message), message.get("content")
     if not thought:
-        return (message,)
-    if PARTS in family.fields:
+        return message
+    if PARTS in fields:
         texts = [text_part(content)] if isinstance(content, str) and content else as_list(content)
-        if any(as_object(part).get("type") == "thinking" for part in as_list(content)):
-            return (message,)
+        if any(as_object(part).get("type") == "thinking" for part in texts):
+            return message
         parts: list[Json] = [{"type": "thinking", "thinking": thought}, *texts]
-        return ({**without(message, *_FIELDS, _DETAILS), "content": parts},)
-    read = family.fields or _FIELDS
-    if not any(as_text(message.get(name)) for name in read if name in _FIELDS):
-        message = without({**message, (family.fields or (_DEFAULT,))[0]: thought}, _DETAILS)
-    if not family.alone or not message.get("tool_calls") or not content:
-        return (message,)
-    return ({"role": "assistant", "content": content}, {**message, "content": ""})
+        return {**without(message, *_FIELDS, _DETAILS), "content": parts}
+    read = fields or _FIELDS
+    if any(as_text(message.get(name)) for name in read):
+        return message
+    return without({**message, read[0]: thought}, _DETAILS)
 
 
 def thoughts_of(body: JsonObject, family: Family | None) -> Thoughts:
@@ -158,11 +151,13 @@ def is_on(body: JsonObject, family: Family) -> bool | None:
 
 
 def of_rules(switch: str) -> Family | None:
-    """Return a family with the switch that the rules name, for a model of unknown family; None if they name none."""
+    """Return a family with the switch that the rules name, for a model of unknown family; None if they name none.
+
+    `reasoning_effort` is sent as gpt-oss reads it.
+    """
     if switch == _EFFORT:
-        words = {**{word: word for word in _WORDS}, "none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
-        return Family("", "", efforts=Efforts(_EFFORT, words, top=True))
-    return Family("", "", switch=Switch(switch)) if switch in _SWITCHES else None
+        return family_of("", "gpt-oss")
+    return Family(switch=Switch(switch)) if switch in _SWITCHES else None
 
 
 def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple[JsonObject, tuple[Repair, ...]]:
@@ -176,15 +171,19 @@ def switched(body: JsonObject, family: Family | None, suffix: str = "") -> tuple
     switches = (switch.name, *switch.also) if switch else ()
     own = (*switches, efforts.name) if efforts and not efforts.top else switches
     foreign = tuple(name for name in _SWITCHES if name not in own)
-    on, effort = _of_effort(suffix) if suffix else _wish(body, foreign)
-    if suffix in ("think", "nothink"):
-        on = suffix == "think"
+    on, effort = (_SUFFIXES.get(suffix), suffix) if suffix else _wish(body, foreign)
+    if effort not in _WORDS:
+        effort = ""
+    if on is None and effort == "none":
+        on = False
+    if on is False:
+        effort = "none"
     if on is None and not effort:
         return body, ()
     variables = without(as_object(body.get(_KWARGS)), *foreign, *(own if suffix else ()))
     made = without(body, *_SWITCH_FIELDS, _KWARGS)
     if switch:
-        wanted = effort not in _OFF if on is None and efforts is None else on
+        wanted = effort != "minimal" if on is None and efforts is None else on
         if wanted is not None and variables.keys().isdisjoint(switches):
             variables[switch.name] = switch.on if wanted else switch.off
     word = efforts.words.get(effort or "on") if efforts else None
@@ -215,25 +214,15 @@ def effort_words(family: Family | None) -> tuple[str, ...]:
     return tuple(words.values())
 
 
-def _of_effort(word: Json) -> tuple[bool | None, str]:
-    """Return whether thinking is wanted, and its effort; (None, "") for an unknown word."""
-    if word not in _WORDS:
-        return None, ""
-    return False if word == "none" else None, str(word)
-
-
 def _wish(body: JsonObject, foreign: tuple[str, ...]) -> tuple[bool | None, str]:
-    """Return the client's wish from fields that the template does not read."""
+    """Return whether the client wants thinking, and the effort, from fields that the template does not read."""
     variables, reasoning = as_object(body.get(_KWARGS)), as_object(body.get("reasoning"))
     thinking = body.get("thinking")
     if not isinstance(thinking, bool):  # other APIs send {"type": "disabled"}
         thinking = _TYPES.get(str(as_object(thinking).get("type")))
     switches = [*map(variables.get, foreign), body.get("enable_thinking"), thinking, reasoning.get("enabled")]
     on = next((value for value in switches if isinstance(value, bool)), None)
-    wanted, effort = _of_effort(body.get(_EFFORT) or reasoning.get("effort"))
-    if on is None:
-        return wanted, effort
-    return on, effort if on else "none"
+    return on, as_text(body.get(_EFFORT) or reasoning.get("effort"))
 
 
 def _shown(body: JsonObject) -> str:

@@ -95,7 +95,7 @@ def call_ids(messages: Messages) -> Messages:
     counts: Counter[str] = Counter()
     changed: list[JsonObject] = []
     for block in blocks_of(messages):
-        pairs = _pairs(block, seen) if block.calls else {}
+        pairs = _pairs(block, seen)
         # A new id must differ from every id that a result of the turn could refer to.
         taken = {_squeezed(_id(message, "tool_call_id")) for message in block.rest if role_of(message) == "tool"}
         names: list[str] = []
@@ -116,7 +116,8 @@ def call_ids(messages: Messages) -> Messages:
 
 def _split(block: Block) -> tuple[dict[str, JsonObject | None], list[JsonObject]]:
     """Return the first result of each call by the call's id, in the order of the calls, and the remaining messages."""
-    results: dict[str, JsonObject | None] = dict.fromkeys(filter(None, block.ids))
+    results: dict[str, JsonObject | None] = {as_text(call.get("id")): None for call in block.calls}
+    results.pop("", None)
     others: list[JsonObject] = []
     for message in block.rest:
         name = as_text(message.get("tool_call_id"))
@@ -128,19 +129,13 @@ def _split(block: Block) -> tuple[dict[str, JsonObject | None], list[JsonObject]
 
 
 @on_blocks
-def result_order(block: Block) -> Sequence[JsonObject]:
-    """Put results directly after their calls, in the order of the calls."""
+def call_results(block: Block) -> Sequence[JsonObject]:
+    """Put results directly after their calls, in the order of the calls, and add one to each interrupted call."""
     results, others = _split(block)
-    return [block.first, *filter(None, results.values()), *others]
-
-
-@on_blocks
-def missing_results(block: Block) -> Sequence[JsonObject]:
-    """Add a result to an interrupted call, saying that it was interrupted."""
-    results, others = _split(block)
-    for name, result in results.items():
-        results[name] = result or {"role": "tool", "tool_call_id": name, "content": NO_RESULT}
-    return [block.first, *filter(None, results.values()), *others]
+    made: list[JsonObject] = [
+        result or {"role": "tool", "tool_call_id": name, "content": NO_RESULT} for name, result in results.items()
+    ]
+    return [block.first, *made, *others]
 
 
 @on_blocks
@@ -151,7 +146,7 @@ def orphan_results(block: Block) -> Sequence[JsonObject]:
         user_message(joined(ORPHAN, message.get("content")))
         if role_of(message) == "tool" and id(message) not in own
         else message
-        for message in block.messages()
+        for message in block.messages
     ]
 
 
@@ -159,7 +154,7 @@ def orphan_results(block: Block) -> Sequence[JsonObject]:
 def one_call(block: Block) -> Sequence[JsonObject]:
     """Split a turn of several calls into turns of one, for templates that support only one."""
     if len(block.calls) < 2:
-        return [*block.messages()]
+        return block.messages
     results, others = _split(block)
     turns: list[JsonObject] = []
     turn = block.first
@@ -218,7 +213,10 @@ kimi_ids = _styled(_kimi)
 
 
 def _repeats(messages: Messages, exempt: Collection[str]) -> dict[int, tuple[str, int]]:
-    """Return the tool's name and the number of occurrences so far of each repeated result, by index."""
+    """Return the tool's name and the number of occurrences so far of each result, by index.
+
+    A result that is not text, of an unknown call or of an exempt tool has no name and occurs once.
+    """
     calls: dict[str, tuple[str, str]] = {}
     times: Counter[tuple[str, str, str]] = Counter()
     repeats: dict[int, tuple[str, int]] = {}
@@ -226,23 +224,22 @@ def _repeats(messages: Messages, exempt: Collection[str]) -> dict[int, tuple[str
         for call in calls_of(message):
             function = function_of(call)
             calls[as_text(call.get("id"))] = (as_text(function.get("name")), as_text(function.get("arguments")))
+        if role_of(message) != "tool":
+            continue
+        repeats[index] = "", 1
         text = text_of(message.get("content"))
         made = calls.get(as_text(message.get("tool_call_id")))
-        if role_of(message) != "tool" or text is None or made is None:
-            continue
-        if any(fnmatchcase(made[0], glob) for glob in exempt):
+        if text is None or made is None or any(fnmatchcase(made[0], glob) for glob in exempt):
             continue
         key = (*made, text.partition(f"\n\n{_BEGIN}")[0])
         times[key] += 1
-        if times[key] > 1:
-            repeats[index] = made[0], times[key]
+        repeats[index] = made[0], times[key]
     return repeats
 
 
 def newest_repeat(messages: Messages, exempt: Collection[str]) -> tuple[str, int]:
-    """Return the tool of the last result, and how often it has returned that result; ("", 1) if only once."""
-    last = max([index for index, message in enumerate(messages) if role_of(message) == "tool"], default=-1)
-    return _repeats(messages, exempt).get(last, ("", 1))
+    """Return the tool of the last result, and how often it has returned that result, at least 1."""
+    return next(reversed(_repeats(messages, exempt).values()), ("", 1))
 
 
 def tell_repeats(messages: Messages, exempt: Collection[str]) -> Messages:

@@ -152,7 +152,7 @@ def test_reasoning_that_is_never_closed_is_sent_once(inside: Inside, rules: str,
 
 def name_of(family: Family) -> str:
     """Return a name that a server may use for a model of the family."""
-    return re.sub(r"\[(.)[^]]*\]", r"\1", family.match.split()[0]).strip("*").replace("*", "-")
+    return re.sub(r"\[(.)[^]]*\]", r"\1", family.match[0]).strip("*").replace("*", "-")
 
 
 ROOTS = {

@@ -205,4 +205,4 @@ def test_families_are_unique_and_every_marker_has_a_closer() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for family in FAMILIES:
         assert all(marker.opener and marker.closers for marker in family.markers)
-        assert family.match == family.match.lower()
+        assert all(glob == glob.lower() for glob in family.match)

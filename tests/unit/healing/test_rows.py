@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from proxy.healing.heal import HEALINGS, IDS, heal
+from proxy.healing.heal import IDS, heal
 from proxy.json import JsonObject
 from tests.healing.shapes import call, calls, result, tool
 
 ROWS = [json.loads(line) for line in Path(__file__).with_name("rows.jsonl").read_text("utf-8").splitlines()]
-APPLY = {healing.id: healing.apply for healing in HEALINGS}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["heal"])
@@ -31,8 +30,6 @@ def test_a_healing_changes_only_what_it_is_for_and_only_once(row: dict[str, Any]
     else:
         assert after == body | (healed if "body" in row else {"messages": healed})
     assert heal(after, {row["heal"]}).body is after and body == before
-    # A healing is skipped only if it would change nothing.
-    assert APPLY[row["heal"]](body) == after
 
 
 def test_every_healing_has_rows() -> None:

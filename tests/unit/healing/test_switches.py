@@ -52,6 +52,8 @@ def test_a_suffix_takes_precedence_over_everything_else() -> None:
     assert without_messages(switched({**BODY, "reasoning_effort": "none"}, qwen, "think")[0]) == ON
     made, _ = switched({**BODY, "reasoning_effort": "low"}, family_of("", "gpt-oss"), "high")
     assert without_messages(made) == {"reasoning_effort": "high"}
+    made, _ = switched({**BODY, **ON}, family_of("", "hy3"), "nothink")
+    assert without_messages(made) == {"chat_template_kwargs": {"reasoning_effort": "no_think"}}
 
 
 def test_new_fields_precede_the_messages() -> None:

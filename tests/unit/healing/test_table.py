@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.healing.families import FAMILIES
-from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, Level, heal, heal_request
+from proxy.healing.heal import ALL, HEALINGS, IDS, Healing, HealPlan, heal, heal_request
 from proxy.json import JsonObject
 from tests.healing.shapes import HEALTHY, SHAPES, bodies, call, calls, result, said, system, tool, user
 from tests.support.conversations import CONVERSATIONS
@@ -45,7 +45,7 @@ def test_a_healing_does_what_its_example_says(healing: Healing) -> None:
 
 
 def test_default_healings_and_those_switched_on_or_off_are_in_force() -> None:
-    always = {healing.id for healing in HEALINGS if healing.level is Level.ALWAYS}
+    always = {healing.id for healing in HEALINGS if healing.always}
     always.add("repeated_calls")
     assert HealPlan().ids == always
     assert HealPlan(frozenset({"one_call"}), frozenset({"developer"})).ids == always - {"developer"} | {"one_call"}
