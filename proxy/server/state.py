@@ -63,8 +63,8 @@ class Published(msgspec.Struct, frozen=True):
     """The text of the rules file and the keys in force.
 
     `number` counts the reloads, and `signals` those that SIGHUP requested. `error` says why a newer text is not in
-    force. `lessons` are the healings, by model, that a model server needs because it rejected requests without them; a
-    reload drops them.
+    force. `lessons` are what model servers have shown, by model: the healings without which they reject requests, and
+    PROXY_PARSES. A reload drops them.
     """
 
     number: int = 0
@@ -234,11 +234,11 @@ class WorkerState:
         log.info("rules in force: %s (sha256 %s)", snapshot.rules.source, snapshot.rules.sha256[:12])
 
     def lessons_of(self, model: str) -> frozenset[str]:
-        """Return the healings that a model needs because its server rejected requests without them."""
+        """Return the lessons about a model: ids of healings, and PROXY_PARSES."""
         return frozenset(self.published.lessons.get(model, ()))
 
     def learn(self, model: str, ids: Iterable[str]) -> bool:
-        """Share a lesson with all workers. Returns False if it is known already, or there is no room for it."""
+        """Share lessons with all workers. Returns False if they are known already, or there is no room for them."""
         if len(model) > _MAX_NAME or not model.isprintable():
             return False
         with contextlib.suppress(RulesError), self.in_force.locked():
