@@ -78,7 +78,7 @@ class RequestContext:
       uses a thread.
     - `in_messages`: the answer or error is in the Messages dialect.
     - `route`: None until it is found. `prepared`: None unless the request asks a model through a dialect.
-    - `key`: the accepted client key. `denied`: the reason of a rejection. `upstream_key`: the key to send upstream.
+    - `key`: the accepted client key. `upstream_key`: the key to send upstream.
     - `owner`: the digest of the client's credential. `user_agent`: the client's program.
     - `forwarded`: the client's headers that are sent upstream.
     - `secrets`: values that no log may show.
@@ -98,7 +98,6 @@ class RequestContext:
     route: Route | None = None
     client: str = ""
     key: ClientKey | None = None
-    denied: str = ""
     in_messages: bool = False
     upstream_key: str = field(default="", repr=False)
     owner: bytes = field(default=b"", repr=False)

@@ -27,7 +27,7 @@ _TITLES = {
     "sent": "What the client got",
 }
 # The fields of a row that the page shows, searches or counts.
-_ROW = ("at", "model", "client", "tools", "result", "tokens", "seconds", "status", "error", "id", "refusals")
+_ROW = ("at", "model", "client", "tools", "result", "tokens", "ms", "status", "error", "id", "refused")
 
 
 def number_in(text: str) -> int:
