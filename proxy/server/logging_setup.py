@@ -61,12 +61,6 @@ def adjust_logging(*, json_lines: bool) -> None:
             handler.setFormatter(JsonLines())
 
 
-def log_line(message: str, *, json_lines: bool) -> str:
-    """Return a log line for a process without a log: the one that becomes gunicorn."""
-    record = logging.LogRecord("proxy", logging.INFO, "", 0, "%s", (message,), None)
-    return _formatter(json_lines=json_lines).format(record)
-
-
 def keep_secrets(secrets: tuple[str, ...]) -> None:
     """Mask these secrets in each line that this thread logs, until it works on another request."""
     _thread.secrets = secrets

@@ -173,7 +173,7 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     try:
         facts = facts_of(ctx, status)
         log_request(ctx, facts)
-        measure(ctx, status)
+        measure(ctx, facts)
         keep_captures(ctx)
         end_activity(ctx, facts)
     finally:

@@ -16,8 +16,8 @@ from proxy.errors import NotFound
 from proxy.json import Json, JsonObject, dump_json, objects_in
 from proxy.library import reasons
 from proxy.server.activity import TOTALS, Activity, Record, verdict
-from proxy.server.state import WorkerState
-from proxy.web.context import json_response, request_context
+from proxy.web.context import request_context
+from proxy.web.headers import JSON_TYPE
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _TITLES = {
@@ -33,30 +33,6 @@ _ROW = ("at", "model", "client", "tools", "result", "tokens", "ms", "status", "e
 def number_in(text: str) -> int:
     """Return the number of a request, or 0 if the text is not one."""
     return int(text) if _NUMBER.fullmatch(text) else 0
-
-
-def state_json(worker: WorkerState, activity: Activity, after: int) -> JsonObject:
-    """Return what is in force and what is wrong, the totals, and the requests with numbers above `after`."""
-    snapshot, ring = worker.current(), activity.ring
-    activity.flush()
-    newest, models = ring.newest(after), ring.totals()
-    totals = {field: sum(each[field] for each in models.values()) for field in TOTALS}
-    return {
-        "version": __version__,
-        "values": snapshot.settings.audit_values,
-        "reasons": {**reasons()},
-        "servers": [{"url": url, "ready": snapshot.is_ready(url)} for url in snapshot.servers],
-        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
-        "requests": [{"number": each, **{field: one.get(field) for field in _ROW}} for each, one in newest],
-        "verdict": verdict(totals),
-        "totals": {**totals},
-        "models": [{"model": model, **counts} for model, counts in models.items()],
-    }
-
-
-def story_json(number: int, record: Record) -> JsonObject:
-    """Return the request in steps: what the client sent, each try with its answer, and what the client got."""
-    return {**record.summary, "number": number, "steps": [*_steps(record)]}
 
 
 def _steps(record: Record) -> Iterator[JsonObject]:
@@ -91,14 +67,13 @@ def _activity() -> Activity:
     return activity
 
 
-def _secured(response: Response) -> Response:
-    response.headers.update(_HEADERS)
-    return response
+def _secured(data: bytes, content_type: str = JSON_TYPE) -> Response:
+    return Response(data, content_type=content_type, headers=_HEADERS)
 
 
 def _file(name: str) -> Response:
     data = resources.files("proxy").joinpath("web", "assets", name).read_bytes()
-    return _secured(Response(data, content_type=f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"))
+    return _secured(data, f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
 
 
 def page() -> Response:
@@ -116,14 +91,33 @@ def asset(name: str) -> Response:
 
 
 def state() -> Response:
-    """`GET /_ui/state`: the page's data; with `?after=NUMBER`, only requests with higher numbers."""
-    shown = state_json(request_context().worker, _activity(), number_in(request.args.get("after", "")))
-    return _secured(json_response(dump_json(shown)))
+    """`GET /_ui/state`: what is in force and what is wrong, the totals, and the newest requests.
+
+    With `?after=NUMBER`, only requests with higher numbers.
+    """
+    activity, worker = _activity(), request_context().worker
+    snapshot, ring = worker.current(), activity.ring
+    activity.flush()
+    newest, models = ring.newest(number_in(request.args.get("after", ""))), ring.totals()
+    totals = {field: sum(each[field] for each in models.values()) for field in TOTALS}
+    shown: JsonObject = {
+        "version": __version__,
+        "values": snapshot.settings.audit_values,
+        "reasons": {**reasons()},
+        "servers": [{"url": url, "ready": snapshot.is_ready(url)} for url in snapshot.servers],
+        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
+        "requests": [{"number": each, **{field: one.get(field) for field in _ROW}} for each, one in newest],
+        "verdict": verdict(totals),
+        "totals": {**totals},
+        "models": [{"model": model, **counts} for model, counts in models.items()],
+    }
+    return _secured(dump_json(shown))
 
 
 def one_request(name: str) -> Response:
-    """`GET /_ui/requests/{request}`: the story of a request."""
-    return _secured(json_response(dump_json(story_json(number_in(name), _record(name)))))
+    """`GET /_ui/requests/{request}`: a request in steps: what the client sent, each try, and what the client got."""
+    record = _record(name)
+    return _secured(dump_json({**record.summary, "number": number_in(name), "steps": [*_steps(record)]}))
 
 
 def _record(name: str) -> Record:

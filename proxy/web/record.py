@@ -62,7 +62,7 @@ def facts_of(ctx: RequestContext, status: int) -> dict[str, Any]:
         "bytes": ctx.sent,
         **({} if ctx.prepared is None else _chat_facts(ctx, ctx.prepared.chat)),
         "upstream": upstream_kind(outcome.failure) or ("ok" if answered else None),
-        "gone": _gone(ctx) or None,
+        "gone": ("answering" if ctx.sent else "waiting") if outcome.gone else None,
         "error": outcome.error or None,
     }
     return _masked(ctx, facts)
@@ -145,8 +145,8 @@ def _shown(value: object) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text[:MAX_TEXT])
 
 
-def measure(ctx: RequestContext, status: int) -> None:
-    """Count a request that has ended, for /metrics."""
+def measure(ctx: RequestContext, facts: Mapping[str, Any]) -> None:
+    """Count a request that has ended with these facts, for /metrics."""
     model = "" if ctx.prepared is None else ctx.prepared.chat.model
     if model:
         known_models = ctx.snapshot.known_models()
@@ -156,19 +156,12 @@ def measure(ctx: RequestContext, status: int) -> None:
     ctx.worker.metrics.count(
         ctx.outcome,
         dialect=ctx.dialect,
-        status=status,
+        status=facts["status"],
         seconds=time.monotonic() - ctx.began,
         first_byte=ctx.first_byte,
         model=model,
-        when=_gone(ctx),
+        when=facts.get("gone", ""),
     )
-
-
-def _gone(ctx: RequestContext) -> str:
-    """Return when the client left, or ""."""
-    if not ctx.outcome.gone:
-        return ""
-    return "answering" if ctx.sent else "waiting"
 
 
 def begin_recording(ctx: RequestContext) -> None:
