@@ -75,7 +75,7 @@ def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
     if hand_over is not None:
         exchange.wait.on_lane = partial(note_sent, ctx)
         hand_over(exchange.wait)
-        ctx.return_thread()
+        ctx.thread.close()
     return response
 
 

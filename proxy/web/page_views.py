@@ -54,8 +54,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_ASSETS = ("page.css", "page.js", "dom.js", "diff.js", "story.js")
+_ASSETS = {"page.css": "text/css", **dict.fromkeys(("page.js", "dom.js", "diff.js", "story.js"), "text/javascript")}
 
 
 def _activity() -> Activity:
@@ -71,15 +70,15 @@ def _secured(data: bytes, content_type: str = JSON_TYPE) -> Response:
     return Response(data, content_type=content_type, headers=_HEADERS)
 
 
-def _file(name: str) -> Response:
+def _file(name: str, kind: str) -> Response:
     data = resources.files("proxy").joinpath("web", "assets", name).read_bytes()
-    return _secured(data, f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8")
+    return _secured(data, f"{kind}; charset=utf-8")
 
 
 def page() -> Response:
     """`GET /_ui`: the static page, whose script requests the data."""
     _activity()
-    return _file("page.html")
+    return _file("page.html", "text/html")
 
 
 def asset(name: str) -> Response:
@@ -87,7 +86,7 @@ def asset(name: str) -> Response:
     _activity()
     if name not in _ASSETS:
         raise NotFound(f"the live page has no file {name[:100]!r}")
-    return _file(name)
+    return _file(name, _ASSETS[name])
 
 
 def state() -> Response:

@@ -17,10 +17,10 @@ from typing import Any
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.capture import CaptureFolder, capture_bytes, request_facts
 from proxy.exchange.recording import MAX_KEPT, Recording, TryRecording
-from proxy.json import Json, JsonObject
+from proxy.json import JsonObject
 from proxy.limits import MAX_CAPTURE
 from proxy.repair.record import Repair
-from proxy.secrets import MIN_SECRET, masked, masked_start, masked_text
+from proxy.secrets import MIN_SECRET, masked, masked_start
 from proxy.server.activity import Record
 from proxy.server.audit_log import lines, total
 from proxy.server.logging_setup import FactsRecord
@@ -137,8 +137,6 @@ def _log(event: str, facts: Mapping[str, object]) -> None:
 
 def _shown(value: object) -> str:
     """Return a plain word unchanged, and everything else as a JSON string."""
-    if type(value) in (int, float):
-        return repr(value)  # same as JSON, but faster
     if isinstance(value, dict):
         value = ",".join(f"{name}:{number}" for name, number in value.items())
     text = value if isinstance(value, str) else json.dumps(value)
@@ -151,7 +149,7 @@ def measure(ctx: RequestContext, facts: Mapping[str, Any]) -> None:
     if model:
         known_models = ctx.snapshot.known_models()
         # Never use an unknown model or a client's key as a label.
-        if (known_models and model not in known_models) or masked_text(model, ctx.secrets) != model:
+        if (known_models and model not in known_models) or facts["model"] != model:
             model = OTHER
     ctx.worker.metrics.count(
         ctx.outcome,
@@ -230,15 +228,10 @@ def record_of(ctx: RequestContext, facts: Mapping[str, Any], ended: float) -> Re
 
 def _repair(ctx: RequestContext, repair: Repair, side: str) -> JsonObject:
     """Return one repair for the live page, with values only if they may be shown."""
-    record: dict[str, Json] = {
-        "fix": _clean(ctx, repair.id),
-        "tool": _clean(ctx, repair.tool),
-        "why": _clean(ctx, repair.why),
-        "side": side,
-    }
+    texts = {"fix": repair.id, "tool": repair.tool, "why": repair.why}
     if ctx.snapshot.settings.audit_values:
-        record |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
-    return record
+        texts |= {"before": repair.before, "after": repair.after}
+    return {"side": side, **{name: _clean(ctx, text, MAX_VALUE) for name, text in texts.items()}}
 
 
 def _clean(ctx: RequestContext, text: str, most: int = MAX_TEXT) -> str:
