@@ -81,6 +81,8 @@ def _next_try(
         yield from exchange.wait.on_a_thread()
     following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.kind)
     if following.parser_failed:
+        # Another worker may hold the lock of the shared state.
+        yield from exchange.wait.on_a_thread()
         exchange.learn((PROXY_PARSES,))
     again = following.plan
     if again is None or (failure is not None and attempt.said is Said.CONTENT):
