@@ -16,7 +16,6 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from proxy import __version__
 from proxy.cli.output import NAME, say, show
-from proxy.config.api_keys import Keys
 from proxy.config.load import (
     BUILT_IN,
     RulesText,
@@ -107,14 +106,13 @@ def checked_settings(flags: dict[str, str], text: RulesText | None = None) -> tu
     return settings, rules
 
 
-def check_surroundings(settings: Settings, rules: Rules) -> Keys:
-    """Return the keys, and warn about likely mistakes. Raises RulesError for unusable keys or CA files."""
+def check_surroundings(settings: Settings, rules: Rules) -> None:
+    """Warn about likely mistakes. Raises RulesError for unusable keys or CA files."""
     check_files(settings)
     keys = read_keys(settings, rules, environment())
     urls = dict.fromkeys((settings.upstream, *rules.urls))
     for warning in filter(None, (open_to_all(settings, keys), _few_descriptors(settings), *map(unreachable, urls))):
         say("warning", warning)
-    return keys
 
 
 def _notes(text: RulesText, rules: Rules) -> Iterator[str]:

@@ -27,7 +27,6 @@ from proxy.cli.setup import Target, target
 from proxy.config.load import builtin_text, load
 from proxy.doctor.asking import unreachable
 from proxy.limits import MAX_AGENT_FILE
-from proxy.server.activity import verdict
 
 # A start imports the whole package, which is slow on a busy machine.
 _START_SECONDS = 60.0
@@ -68,9 +67,8 @@ def launch_command(*, upstream: str, arguments: Sequence[str], **options: Any) -
         _configured(replace(aim, url=running), arguments) as (program, command, variables, held),
     ):
         status = run_agent(program, command, variables, held)
-        totals = ProxyFacts(running).totals()
-        if totals and totals["requests"]:
-            report(f"{NAME}: {verdict(totals)}")
+        if verdict := ProxyFacts(running).verdict():
+            report(f"{NAME}: {verdict}")
         return status
 
 

@@ -171,9 +171,7 @@ def _engine(captured: Captured, profile: Profile, settings: Settings, rules: Rul
     thoughts = thoughts_of(chat.body, family_of(chat.model, profile.family or captured.family))
     if profile.family in ("", captured.family):
         # The capture records whether this reply began with reasoning.
-        begun = thoughts.begun if captured.begun is None else captured.begun
-        unknown = thoughts.unknown if captured.unknown is None else captured.unknown
-        thoughts = dataclasses.replace(thoughts, begun=begun, unknown=unknown)
+        thoughts = dataclasses.replace(thoughts, begun=captured.begun, unknown=captured.unknown)
     task = dataclasses.replace(
         make_task(chat, thoughts=thoughts_in_text(thoughts, profile, parse, blocks=captured.ordered)),
         policy=rules.policy(chat.model),

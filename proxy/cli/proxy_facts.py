@@ -46,16 +46,19 @@ class ProxyFacts:
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._key_name = key_name
 
-    def totals(self) -> dict[str, int] | None:
-        """Return the live page's totals once no request runs, or after a second. None if the page is unavailable."""
+    def verdict(self) -> str:
+        """Return the live page's verdict once no request runs, or after a second.
+
+        Returns "" without requests, or if the page is unavailable.
+        """
         deadline = time.monotonic() + _RUNNING_SECONDS
         try:
             while object_in(self._get("/health")[1]).get("active_requests") and time.monotonic() < deadline:
                 time.sleep(_STEP_SECONDS)
-            totals = as_object(object_in(self._get("/_ui/state")[1]).get("totals"))
+            state = object_in(self._get("/_ui/state")[1])
         except CommandError:
-            return None
-        return {name: count for name, count in totals.items() if isinstance(count, int)} or None
+            return ""
+        return as_text(state.get("verdict")) if as_object(state.get("totals")).get("requests") else ""
 
     def _models(self) -> tuple[bytes, tuple[ModelCard, ...]]:
         """Return the proxy's list of models and its cards, at least one.

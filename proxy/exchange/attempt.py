@@ -57,8 +57,8 @@ class Exchange:
     """One chat request with everything its tries need.
 
     `kind` returns the kind of the `server` (vllm, llamacpp, …), or "" if unknown; it may send a request to it.
-    `learn_parser_failure` remembers that the server cannot parse the calls of the model, `learn_healings` that requests
-    for the model need these healings.
+    `learn` remembers what the server has shown about the model: the ids of healings that its requests need, or
+    PROXY_PARSES.
 
     `plan` is the plan of the first try, and `retries` limits the others. `engine` creates the engine of one try from
     two arguments: whether the server returns raw text, and the forced tool or "". `recording` records the tries, or is
@@ -67,8 +67,7 @@ class Exchange:
 
     server: ModelServer
     kind: Callable[[], str]
-    learn_parser_failure: Callable[[], None]
-    learn_healings: Callable[[tuple[str, ...]], None]
+    learn: Callable[[tuple[str, ...]], None]
     headers: Mapping[str, str]
     request: ChatRequest
     plan: Plan
@@ -279,7 +278,7 @@ class Attempt:
         if self._plan.learnt:
             # Another worker may hold the lock of the shared state.
             yield from self._exchange.wait.on_a_thread()
-            self._exchange.learn_healings(self._plan.learnt)
+            self._exchange.learn(self._plan.learnt)
         self._exchange.outcome.headers = response_headers(call, REPLY)
         return first
 

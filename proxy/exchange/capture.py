@@ -126,8 +126,7 @@ class Captured:
     """One capture, read back.
 
     `raw_text`: only the proxy looked for calls. `complete`: the body ended properly. `truncated`: the body was too
-    long to be kept in full. The other fields are those of `request_facts`; `begun` and `unknown` are None if the
-    capture does not record them.
+    long to be kept in full. The other fields are those of `request_facts`.
     """
 
     chat: ChatRequest
@@ -139,8 +138,8 @@ class Captured:
     body: bytes
     client: str = ""
     ordered: bool = False
-    begun: str | None = None
-    unknown: bool | None = None
+    begun: str = ""
+    unknown: bool = False
     family: str = ""
 
     @property
@@ -195,7 +194,6 @@ def read_capture(data: bytes, source: str) -> Captured:
         ids=frozenset(_strings(about, "call_ids")),
     )
     status, thoughts = about.get("status"), as_object(about.get("thoughts"))
-    begun, unknown = thoughts.get("begun"), thoughts.get("unknown")
     return Captured(
         chat=chat,
         raw_text=about.get("raw_text") is True,
@@ -206,8 +204,8 @@ def read_capture(data: bytes, source: str) -> Captured:
         body=body,
         client=as_text(about.get("client")),
         ordered=about.get("ordered") is True,
-        begun=begun if isinstance(begun, str) else None,
-        unknown=unknown if isinstance(unknown, bool) else None,
+        begun=as_text(thoughts.get("begun")),
+        unknown=thoughts.get("unknown") is True,
         family=as_text(thoughts.get("family")),
     )
 

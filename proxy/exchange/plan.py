@@ -30,6 +30,8 @@ KEEPS_TOOLS = frozenset(("vllm", "llamacpp"))
 # Servers that constrain decoding of a forced call to its tool's schema.
 GUIDES = frozenset(("vllm", "sglang", "llamacpp", "lmdeploy"))
 
+# The lesson that the server cannot parse a model's calls. All other lessons are ids of healings.
+PROXY_PARSES = "proxy_parses"
 # The error of a server that was started without a tool parser (vLLM).
 NO_PARSER = re.compile(r"--enable-auto-tool-choice|--tool-call-parser")
 # The errors of a server whose own parser failed (llama-server). The error names the expected format. "Content-only" is

@@ -11,7 +11,7 @@ from collections.abc import Generator
 
 from proxy.errors import ClientGone, InternalError, ProxyError, UpstreamError
 from proxy.exchange.attempt import Attempt, Exchange, Said, log_crash
-from proxy.exchange.plan import Ended, Plan, next_plan
+from proxy.exchange.plan import PROXY_PARSES, Ended, Plan, next_plan
 from proxy.secrets import mask_error
 
 
@@ -81,7 +81,9 @@ def _next_try(
         yield from exchange.wait.on_a_thread()
     following = next_plan(exchange.request, plan, ended, exchange.retries, exchange.kind)
     if following.parser_failed:
-        exchange.learn_parser_failure()
+        # Another worker may hold the lock of the shared state.
+        yield from exchange.wait.on_a_thread()
+        exchange.learn((PROXY_PARSES,))
     again = following.plan
     if again is None or (failure is not None and attempt.said is Said.CONTENT):
         return None

@@ -55,16 +55,10 @@ def adjust_logging(*, json_lines: bool) -> None:
     if log.propagate:
         return
     for handler in log.handlers:
-        handler.setFormatter(_formatter(json_lines=json_lines))
+        handler.setFormatter(JsonLines() if json_lines else TextLines(_has_journal()))
     if json_lines:
         for handler in logging.getLogger("gunicorn.error").handlers:
             handler.setFormatter(JsonLines())
-
-
-def log_line(message: str, *, json_lines: bool) -> str:
-    """Return a log line for a process without a log: the one that becomes gunicorn."""
-    record = logging.LogRecord("proxy", logging.INFO, "", 0, "%s", (message,), None)
-    return _formatter(json_lines=json_lines).format(record)
 
 
 def keep_secrets(secrets: tuple[str, ...]) -> None:
@@ -81,15 +75,13 @@ def lost_lines() -> int:
     return sum(handler.lost for handler in log.handlers if isinstance(handler, LogQueue))
 
 
-def _formatter(*, json_lines: bool) -> logging.Formatter:
-    """Return the formatter. For the journal, each line of text starts with its level (sd-daemon(3))."""
-    if json_lines:
-        return JsonLines()
+def _has_journal() -> bool:
+    """Return whether the journal reads standard error. Each line of text then starts with its level (sd-daemon(3))."""
     try:
         about = os.fstat(2)  # the descriptor, because sys.stderr is None in a process started without it
     except OSError:
-        return TextLines()
-    return TextLines(environment().get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}")
+        return False
+    return environment().get("JOURNAL_STREAM") == f"{about.st_dev}:{about.st_ino}"
 
 
 class TextLines(logging.Formatter):

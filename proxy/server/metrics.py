@@ -29,7 +29,7 @@ from prometheus_client.samples import Sample
 from proxy import __version__
 from proxy.config.load import environment
 from proxy.display import escaped
-from proxy.errors import UpstreamError
+from proxy.errors import Denied, UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.secrets import masked
 from proxy.server.audit_log import total
@@ -181,12 +181,11 @@ class Metrics:
         first_byte: float | None,
         model: str,
         when: str,
-        denied: str,
     ) -> None:
         """Count a request that has ended.
 
         `first_byte` is None if nothing was sent, and `model` is "" if the request names none. `when` says when the
-        client left, and `denied` why its key was rejected; each is "" otherwise.
+        client left, and is "" if it did not.
         """
         add, model = self.add, self._model(model, status)
         add("requests", 1, dialect, model, str(status))
@@ -204,6 +203,7 @@ class Metrics:
         add("heartbeats", outcome.heartbeats)
         if outcome.again is not None:
             add("second_tries", 1, outcome.again.name.lower())
+        denied = outcome.failure.reason if isinstance(outcome.failure, Denied) else ""
         words = {"disconnects": when, "upstream_errors": upstream_kind(outcome.failure), "denied": denied}
         for name, word in words.items():
             add(name, bool(word), word)

@@ -216,7 +216,7 @@ class Pump(threading.Thread):
             data = stream.wait.pass_by()
         except Exception:
             self._log.exception("a stream has failed")
-            stream.break_off()
+            stream.is_broken = True
             self._end(stream)
             return
         if data is None:
@@ -267,10 +267,10 @@ class Pump(threading.Thread):
             return None
         except Exception:
             self._log.exception("a stream has failed")
-            stream.break_off()
+            stream.is_broken = True
             return None
         except BaseException:
-            stream.break_off()
+            stream.is_broken = True
             raise
         return data
 
@@ -394,7 +394,7 @@ class Pump(threading.Thread):
     def _leave(self, stream: PumpedStream) -> None:
         """Handle a client that closed the connection or its sending half."""
         self._forget_client(stream)
-        stream.lose_client()
+        stream.is_gone = True
         stream.pending = b""
         if stream.state is State.FINISHING:
             self._end(stream)
@@ -405,7 +405,7 @@ class Pump(threading.Thread):
 
     def _lose(self, stream: PumpedStream) -> None:
         """End a stream whose client cannot be reached."""
-        stream.lose_client()
+        stream.is_gone = True
         self._end(stream)
 
     def _on_deadline(self, stream: PumpedStream) -> None:
@@ -469,7 +469,7 @@ class Pump(threading.Thread):
                 stream.add_end()
                 self._send_all(stream)
         except OSError:
-            stream.lose_client()
+            stream.is_gone = True
         stream.finish(stream.is_whole)
 
     def _send_all(self, stream: PumpedStream) -> None:

@@ -404,7 +404,7 @@ class PumpWorker(ThreadWorker):
             idle=STALL_SECONDS,
         )
         if not self._pump.add(stream):
-            stream.break_off()
+            stream.is_broken = True
             stream.finish(False)
         return _HANDED_OVER
 

@@ -22,20 +22,14 @@ class State(Enum):
     ENDED = "ended"  # nothing: a thread closes it
 
 
-class Ending(Enum):
-    """How a body ended."""
-
-    WHOLE = "whole"  # nothing is wrong with it so far
-    GONE = "gone"  # its client is gone
-    BROKEN = "broken"  # the body ended with an exception
-
-
 class PumpedStream:
     """A response that the pump drives.
 
     `body` yields its parts, `wait` is its wait object (upstream/answer_wait.py) and `sock` the client's socket.
     `finish` is called once, on a thread, with whether the whole body was sent. `upstream` and `client` are the
     descriptors that the pump watches.
+
+    `is_gone`: the client is gone. `is_broken`: the body ended with an exception.
 
     `pending` are the framed bytes that the client has not taken. A stream makes no step while there are any, so it
     never holds more than one part of its body. A client that has taken nothing for `idle` seconds does not read:
@@ -57,7 +51,8 @@ class PumpedStream:
         self.state = State.READY
         self.upstream = NONE
         self.client = NONE
-        self.ending = Ending.WHOLE
+        self.is_gone = False
+        self.is_broken = False
 
     def add(self, data: bytes) -> None:
         """Add a part of the body, which must not be empty. In chunked framing, `b"So"` becomes `b"2\\r\\nSo\\r\\n"`."""
@@ -72,24 +67,4 @@ class PumpedStream:
     @property
     def is_whole(self) -> bool:
         """True while the body has not failed and the client is connected."""
-        return self.ending is Ending.WHOLE
-
-    @property
-    def is_gone(self) -> bool:
-        """True if the client is gone."""
-        return self.ending is Ending.GONE
-
-    @property
-    def is_broken(self) -> bool:
-        """True if the body ended with an exception."""
-        return self.ending is Ending.BROKEN
-
-    def lose_client(self) -> None:
-        """Record that the client is gone, unless the body broke off before."""
-        if self.ending is Ending.WHOLE:
-            self.ending = Ending.GONE
-
-    def break_off(self) -> None:
-        """Record that the body ended with an exception, unless the client was gone before."""
-        if self.ending is Ending.WHOLE:
-            self.ending = Ending.BROKEN
+        return not (self.is_gone or self.is_broken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +22,6 @@ from proxy.upstream.client import ModelServer, ServerOptions
 from proxy.upstream.model_list import ABOUT, ModelCard, distinct_models, kind_of, loaded, read_about, read_cards
 from proxy.upstream.responses import fetch
 
-log = logging.getLogger("proxy")
 _T = TypeVar("_T")
 
 READY_SECONDS = 1.0
@@ -34,7 +32,6 @@ _CARDS_FAILED = 10.0
 # When the models of several servers are listed, no further server is asked after this time.
 _ASK_SECONDS = 2.0
 _NO_KEY = (401, 403)
-_MAX_REMEMBERED = 1024
 
 
 @dataclass(slots=True)
@@ -85,7 +82,6 @@ class Snapshot:
     _ready: dict[str, _Cached[bool]] = field(init=False)
     _cards: dict[str, _Cached[tuple[ModelCard, ...]]] = field(init=False)
     _about: dict[str, _Cached[tuple[Shown, ...]]] = field(init=False)
-    _proxied: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._ready = {url: _Cached(False) for url in self.servers}
@@ -97,17 +93,6 @@ class Snapshot:
         if model is None:
             return main
         return server_key(self.rules.entry(model), self.settings, self.keys, main)
-
-    def parses(self, model: str) -> bool:
-        """Return whether the server has shown that it cannot parse this model's calls."""
-        return model in self._proxied
-
-    def remember(self, model: str) -> None:
-        """Make the proxy parse this model's calls until the rules change."""
-        if len(self._proxied) >= _MAX_REMEMBERED:
-            return
-        self._proxied.add(model)
-        log.warning("the model server cannot parse the calls of model %r; the proxy does it from now on", model[:100])
 
     def cards(self, headers: Mapping[str, str], server: ModelServer) -> tuple[ModelCard, ...]:
         """Return the models of a server, requested with these headers; empty if it does not list any."""

@@ -17,7 +17,7 @@ from functools import partial
 
 import msgspec
 
-from proxy import __version__
+from proxy import SERVICE, __version__
 from proxy.config.api_keys import Keys
 from proxy.config.load import (
     DRAIN_VARIABLE,
@@ -63,8 +63,8 @@ class Published(msgspec.Struct, frozen=True):
     """The text of the rules file and the keys in force.
 
     `number` counts the reloads, and `signals` those that SIGHUP requested. `error` says why a newer text is not in
-    force. `lessons` are the healings, by model, that a model server needs because it rejected requests without them; a
-    reload drops them.
+    force. `lessons` are what model servers have shown, by model: the healings without which they reject requests, and
+    PROXY_PARSES. A reload drops them.
     """
 
     number: int = 0
@@ -231,14 +231,13 @@ class WorkerState:
         self.snapshot = snapshot
         adjust_logging(json_lines=snapshot.settings.log_format == "json")
         announce(self)
-        log.info("rules in force: %s (sha256 %s)", snapshot.rules.source, snapshot.rules.sha256[:12])
 
     def lessons_of(self, model: str) -> frozenset[str]:
-        """Return the healings that a model needs because its server rejected requests without them."""
+        """Return the lessons about a model: ids of healings, and PROXY_PARSES."""
         return frozenset(self.published.lessons.get(model, ()))
 
     def learn(self, model: str, ids: Iterable[str]) -> bool:
-        """Share a lesson with all workers. Returns False if it is known already, or there is no room for it."""
+        """Share lessons with all workers. Returns False if they are known already, or there is no room for them."""
         if len(model) > _MAX_NAME or not model.isprintable():
             return False
         with contextlib.suppress(RulesError), self.in_force.locked():
@@ -334,13 +333,20 @@ def _snapshot_of(published: Published, via: str) -> Snapshot:
 
 
 def announce(worker: WorkerState) -> None:
-    """Log a warning if the proxy is open to all, and where repairs and responses are stored. Test the audit file."""
+    """Log what is served and what is written, and a warning if the proxy is open to all. Test the audit file."""
     snapshot, audit = worker.snapshot, worker.snapshot.audit
-    if warning := open_to_all(snapshot.settings, snapshot.keys):
+    settings, rules = snapshot.settings, snapshot.rules
+    if warning := open_to_all(settings, snapshot.keys):
         log.warning("%s", warning)
-    if audit is not None and audit.write(b""):
-        log.info("repairs are written, with their values, to %s", audit.path)
-    if worker.keeps and snapshot.settings.store == "on":
+    log.info("%s %s, model servers: %s", SERVICE, __version__, ", ".join(snapshot.servers))
+    log.info("rules in force: %s (sha256 %s)", rules.source, rules.sha256[:12])
+    written = {
+        f"captures to {settings.capture}": settings.capture,
+        f"repairs with their values to {settings.audit_file}": audit is not None and audit.write(b""),
+        "what clients and models say to the live page": settings.audit_values and not settings.no_ui,
+    }
+    log.info("writes: %s", ", ".join(words for words, on in written.items() if on) or "only the log")
+    if worker.keeps and settings.store == "on":
         log.info("responses are kept for a day in %s; store: off turns it off", worker.shared.path)
 
 

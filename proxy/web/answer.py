@@ -17,7 +17,7 @@ from proxy.config.rules import Parse, entry_with
 from proxy.engine.engine import Engine
 from proxy.errors import ClientGone, ProxyError
 from proxy.exchange.attempt import Exchange, log_crash
-from proxy.exchange.plan import Plan, Retries, Why, make_task, reasons_to_ask_again, thoughts_in_text
+from proxy.exchange.plan import PROXY_PARSES, Plan, Retries, Why, make_task, reasons_to_ask_again, thoughts_in_text
 from proxy.exchange.tries import run_exchange
 from proxy.exchange.whole_answer import limit_answer, render_limit_answer
 from proxy.healing.heal import HealPlan
@@ -75,7 +75,7 @@ def reply(prepare: Callable[[RequestContext], PreparedRequest]) -> Response:
     if hand_over is not None:
         exchange.wait.on_lane = partial(note_sent, ctx)
         hand_over(exchange.wait)
-        ctx.return_thread()
+        ctx.thread.close()
     return response
 
 
@@ -96,7 +96,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     snapshot, settings, chat, target = ctx.snapshot, ctx.snapshot.settings, prepared.chat, prepared.target
     profile, parse, server_kind = target.profile, target.profile.parse, partial(target.server_kind, snapshot)
     if parse == "auto":  # docs/configuration.md: who parses
-        parse = "proxy" if snapshot.parses(chat.model) else "server"
+        parse = "proxy" if PROXY_PARSES in ctx.worker.lessons_of(chat.model) else "server"
     # The way to disable a server's parser depends on its kind. Without tools there are no calls to parse.
     kind = server_kind() if parse == "proxy" and chat.tools is not None else profile.server_kind
     ask_again = reasons_to_ask_again(chat, broken=profile.broken_calls != "text")
@@ -109,8 +109,7 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     return Exchange(
         server=target.server,
         kind=server_kind,
-        learn_parser_failure=partial(snapshot.remember, chat.model),
-        learn_healings=partial(_learn_healings, ctx, chat.model),
+        learn=partial(_learn, ctx, chat.model),
         headers=target.headers,
         request=chat,
         plan=Plan(parse, profile.transport, kind, heal=heal_plan),
@@ -126,10 +125,15 @@ def _exchange(ctx: RequestContext, prepared: PreparedRequest, heal_plan: HealPla
     )
 
 
-def _learn_healings(ctx: RequestContext, model: str, ids: tuple[str, ...]) -> None:
-    """Remember that requests for a model need these healings, and log how to keep them."""
-    if ctx.worker.learn(model, ids):
-        entry = entry_with(ctx.snapshot.rules.entry(model), model, sorted(ctx.worker.lessons_of(model)))
+def _learn(ctx: RequestContext, model: str, lessons: tuple[str, ...]) -> None:
+    """Remember what a model's server has shown, and log it; for healings, also log how to keep them."""
+    if not ctx.worker.learn(model, lessons):
+        return
+    if PROXY_PARSES in lessons:
+        log.warning("the model server cannot parse the calls of model %r; the proxy does it from now on", model[:100])
+    else:
+        healings = sorted(ctx.worker.lessons_of(model) - {PROXY_PARSES})
+        entry = entry_with(ctx.snapshot.rules.entry(model), model, healings)
         words = "the model server accepted a request for model %r only healed; all are healed from now on; %s: %s"
         log.warning(words, model[:100], "to keep this, put it first in models of rules.yaml", entry)
 

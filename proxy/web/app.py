@@ -17,7 +17,6 @@ from proxy.dialects.messages import writer as messages
 from proxy.dialects.responses import errors as responses
 from proxy.errors import (
     ClientGone,
-    Denied,
     InternalError,
     MethodNotAllowed,
     NotFound,
@@ -33,7 +32,7 @@ from proxy.web.answer import reply
 from proxy.web.context import ClientRequest, RequestContext, View, current_request, json_response, request_context
 from proxy.web.headers import add_id, credential
 from proxy.web.prepare import prepare_chat, prepare_messages, prepare_responses
-from proxy.web.record import end_activity, keep_captures, log_request, measure
+from proxy.web.record import end_activity, facts_of, keep_captures, log_request, measure
 
 log = logging.getLogger("proxy")
 
@@ -172,10 +171,11 @@ def _ended(ctx: RequestContext, status: int, length: int) -> None:
     if not ctx.sent:
         ctx.sent = length
     try:
-        log_request(ctx, status)
-        measure(ctx, status)
+        facts = facts_of(ctx, status)
+        log_request(ctx, facts)
+        measure(ctx, facts)
         keep_captures(ctx)
-        end_activity(ctx, status)
+        end_activity(ctx, facts)
     finally:
         ctx.held.close()
     ctx.outcome.failure = None  # its traceback keeps the request's frames alive
@@ -191,8 +191,6 @@ def _proxy_error(error: ProxyError) -> Response:
     if isinstance(error, ClientGone):
         ctx.outcome.gone = True
         return Response(status=error.status)
-    if isinstance(error, Denied):
-        ctx.denied = error.reason
     if ctx.in_messages:
         response = json_response(messages.error_body(error), messages.error_status(error))
     elif routes.asks_in_responses(ctx.path):

@@ -74,11 +74,11 @@ class RequestContext:
 
     - `socket`: the client's socket under gunicorn; None for a test client, where only the upstream is watched.
     - `turn`: the turn to compute, released while the request waits; or None.
-    - `held`: releases the request's resources, newest first, when it is closed. `has_thread`: it counts as one that
-      uses a thread.
+    - `held`: releases the request's resources, newest first, when it is closed. `thread`: the same for its
+      thread, which a stream returns early.
     - `in_messages`: the answer or error is in the Messages dialect.
     - `route`: None until it is found. `prepared`: None unless the request asks a model through a dialect.
-    - `key`: the accepted client key. `denied`: the reason of a rejection. `upstream_key`: the key to send upstream.
+    - `key`: the accepted client key. `upstream_key`: the key to send upstream.
     - `owner`: the digest of the client's credential. `user_agent`: the client's program.
     - `forwarded`: the client's headers that are sent upstream.
     - `secrets`: values that no log may show.
@@ -98,7 +98,6 @@ class RequestContext:
     route: Route | None = None
     client: str = ""
     key: ClientKey | None = None
-    denied: str = ""
     in_messages: bool = False
     upstream_key: str = field(default="", repr=False)
     owner: bytes = field(default=b"", repr=False)
@@ -115,7 +114,7 @@ class RequestContext:
     recording: Recording | None = None
     outcome: Outcome = field(default_factory=Outcome)
     held: ExitStack = field(default_factory=ExitStack)
-    has_thread: bool = False
+    thread: ExitStack = field(default_factory=ExitStack)
 
     @property
     def dialect(self) -> str:
@@ -158,14 +157,8 @@ class RequestContext:
     def take_thread(self) -> None:
         """Count the request as one that may use a thread for long. Raises Unavailable if there are too many."""
         self.worker.take_thread()
-        self.has_thread = True
-        self.held.callback(self.return_thread)
-
-    def return_thread(self) -> None:
-        """Stop counting the request as one that uses a thread."""
-        if self.has_thread:
-            self.has_thread = False
-            self.worker.return_thread()
+        self.thread.callback(self.worker.return_thread)
+        self.held.push(self.thread)
 
     def take_stream(self) -> None:
         """Count the request as a stream. Raises Unavailable."""

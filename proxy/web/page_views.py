@@ -16,8 +16,8 @@ from proxy.errors import NotFound
 from proxy.json import Json, JsonObject, dump_json, objects_in
 from proxy.library import reasons
 from proxy.server.activity import TOTALS, Activity, Record, verdict
-from proxy.server.state import WorkerState
-from proxy.web.context import json_response, request_context
+from proxy.web.context import request_context
+from proxy.web.headers import JSON_TYPE
 
 _NUMBER = re.compile(r"[0-9]{1,15}")
 _TITLES = {
@@ -27,36 +27,12 @@ _TITLES = {
     "sent": "What the client got",
 }
 # The fields of a row that the page shows, searches or counts.
-_ROW = ("at", "model", "client", "tools", "result", "tokens", "seconds", "status", "error", "id", "refusals")
+_ROW = ("at", "model", "client", "tools", "result", "tokens", "ms", "status", "error", "id", "refused")
 
 
 def number_in(text: str) -> int:
     """Return the number of a request, or 0 if the text is not one."""
     return int(text) if _NUMBER.fullmatch(text) else 0
-
-
-def state_json(worker: WorkerState, activity: Activity, after: int) -> JsonObject:
-    """Return what is in force and what is wrong, the totals, and the requests with numbers above `after`."""
-    snapshot, ring = worker.current(), activity.ring
-    activity.flush()
-    newest, models = ring.newest(after), ring.totals()
-    totals = {field: sum(each[field] for each in models.values()) for field in TOTALS}
-    return {
-        "version": __version__,
-        "values": snapshot.settings.audit_values,
-        "reasons": {**reasons()},
-        "servers": [{"url": url, "ready": snapshot.is_ready(url)} for url in snapshot.servers],
-        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
-        "requests": [{"number": each, **{field: one.get(field) for field in _ROW}} for each, one in newest],
-        "verdict": verdict(totals),
-        "totals": {**totals},
-        "models": [{"model": model, **counts} for model, counts in models.items()],
-    }
-
-
-def story_json(number: int, record: Record) -> JsonObject:
-    """Return the request in steps: what the client sent, each try with its answer, and what the client got."""
-    return {**record.summary, "number": number, "steps": [*_steps(record)]}
 
 
 def _steps(record: Record) -> Iterator[JsonObject]:
@@ -78,8 +54,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_ASSETS = ("page.css", "page.js", "dom.js", "diff.js", "story.js")
+_ASSETS = {"page.css": "text/css", **dict.fromkeys(("page.js", "dom.js", "diff.js", "story.js"), "text/javascript")}
 
 
 def _activity() -> Activity:
@@ -91,20 +66,19 @@ def _activity() -> Activity:
     return activity
 
 
-def _secured(response: Response) -> Response:
-    response.headers.update(_HEADERS)
-    return response
+def _secured(data: bytes, content_type: str = JSON_TYPE) -> Response:
+    return Response(data, content_type=content_type, headers=_HEADERS)
 
 
-def _file(name: str) -> Response:
+def _file(name: str, kind: str) -> Response:
     data = resources.files("proxy").joinpath("web", "assets", name).read_bytes()
-    return _secured(Response(data, content_type=f"{_TYPES[name.rpartition('.')[2]]}; charset=utf-8"))
+    return _secured(data, f"{kind}; charset=utf-8")
 
 
 def page() -> Response:
     """`GET /_ui`: the static page, whose script requests the data."""
     _activity()
-    return _file("page.html")
+    return _file("page.html", "text/html")
 
 
 def asset(name: str) -> Response:
@@ -112,18 +86,37 @@ def asset(name: str) -> Response:
     _activity()
     if name not in _ASSETS:
         raise NotFound(f"the live page has no file {name[:100]!r}")
-    return _file(name)
+    return _file(name, _ASSETS[name])
 
 
 def state() -> Response:
-    """`GET /_ui/state`: the page's data; with `?after=NUMBER`, only requests with higher numbers."""
-    shown = state_json(request_context().worker, _activity(), number_in(request.args.get("after", "")))
-    return _secured(json_response(dump_json(shown)))
+    """`GET /_ui/state`: what is in force and what is wrong, the totals, and the newest requests.
+
+    With `?after=NUMBER`, only requests with higher numbers.
+    """
+    activity, worker = _activity(), request_context().worker
+    snapshot, ring = worker.current(), activity.ring
+    activity.flush()
+    newest, models = ring.newest(number_in(request.args.get("after", ""))), ring.totals()
+    totals = {field: sum(each[field] for each in models.values()) for field in TOTALS}
+    shown: JsonObject = {
+        "version": __version__,
+        "values": snapshot.settings.audit_values,
+        "reasons": {**reasons()},
+        "servers": [{"url": url, "ready": snapshot.is_ready(url)} for url in snapshot.servers],
+        "rules": {"source": snapshot.rules.source, "error": worker.published.error},
+        "requests": [{"number": each, **{field: one.get(field) for field in _ROW}} for each, one in newest],
+        "verdict": verdict(totals),
+        "totals": {**totals},
+        "models": [{"model": model, **counts} for model, counts in models.items()],
+    }
+    return _secured(dump_json(shown))
 
 
 def one_request(name: str) -> Response:
-    """`GET /_ui/requests/{request}`: the story of a request."""
-    return _secured(json_response(dump_json(story_json(number_in(name), _record(name)))))
+    """`GET /_ui/requests/{request}`: a request in steps: what the client sent, each try, and what the client got."""
+    record = _record(name)
+    return _secured(dump_json({**record.summary, "number": number_in(name), "steps": [*_steps(record)]}))
 
 
 def _record(name: str) -> Record:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from proxy.config.rules import Profile, Rules
+from proxy.config.rules import Thinking
 from proxy.dialects.base import Dialect
 from proxy.dialects.chat.answer import ChatOptions
 from proxy.dialects.chat.request import ChatRequest, conversation_key, read_chat
@@ -22,7 +22,7 @@ from proxy.dialects.translation import OWN_WORDS, ModelOptions
 from proxy.errors import BadRequest
 from proxy.exchange.plan import server_of
 from proxy.healing.families import Family
-from proxy.healing.heal import WANTS_REASONING, Healed, heal_request
+from proxy.healing.heal import WANTS_REASONING, heal_request
 from proxy.healing.parameters import Sampling
 from proxy.healing.reasoning import ThinkingRequest, field_back, think
 from proxy.json import JsonObject, as_list, as_text, dump_request
@@ -147,7 +147,7 @@ def find_model(ctx: RequestContext, body: JsonObject) -> tuple[TargetModel, Mode
     options = ModelOptions(
         model=served,
         server_kind=target.server_kind(snapshot),
-        thinking=switch_of(snapshot.rules, target.profile, served, target.family),
+        thinking=switch_of(snapshot.rules.entry(served).thinking, target.family),
         reasoning_history=field_back(target.family, wanted=wants_reasoning),  # (F74)
         server_tools=target.profile.server_tools or "",
     )
@@ -169,12 +169,12 @@ def _target(
     )
 
 
-def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | None = None) -> Healed:
+def healed_conversation(ctx: RequestContext, chat: JsonObject, family: Family | None) -> JsonObject:
     """Return a conversation for token counting, healed as it would be for a completion."""
     plan = replace(ctx.heal_plan(as_text(chat.get("model")), family), sampling=Sampling())
     with contextlib.suppress(Exception):  # a defect of the healing leaves the request unchanged (contract C6)
-        return heal_request(chat, plan)
-    return Healed(chat)
+        return heal_request(chat, plan).body
+    return chat
 
 
 def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
@@ -183,16 +183,15 @@ def model_server(ctx: RequestContext, model: str | None = None) -> ModelServer:
     return ctx.snapshot.servers[settings.upstream if model is None else server_of(rules.entry(model), settings)]
 
 
-def switch_of(rules: Rules, profile: Profile, model: str, family: Family | None) -> str:
+def switch_of(named: Thinking | None, family: Family | None) -> str:
     """Return the switch that carries the thinking settings of a translated request to the model.
 
-    The rules name it; the default is the family's switch. A family with words for the effort needs OWN_WORDS instead.
+    It is the one that the rules have `named`, by default the family's. A family with words for the effort needs
+    OWN_WORDS instead.
     """
-    named = rules.entry(model).thinking
-    if family is None or named == "none":
-        return profile.thinking
-    if family.efforts is not None and not (family.efforts.top and named):
-        return OWN_WORDS
-    if named is not None or family.switch is None:
-        return profile.thinking
-    return "enable_thinking"
+    if family is not None and named != "none":
+        if family.efforts is not None and not (family.efforts.top and named):
+            return OWN_WORDS
+        if named is None and family.switch is not None:
+            return "enable_thinking"
+    return named or "none"

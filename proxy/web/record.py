@@ -12,14 +12,15 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 from proxy.dialects.chat.request import ChatRequest
 from proxy.exchange.capture import CaptureFolder, capture_bytes, request_facts
 from proxy.exchange.recording import MAX_KEPT, Recording, TryRecording
-from proxy.json import Json, JsonObject
+from proxy.json import JsonObject
 from proxy.limits import MAX_CAPTURE
 from proxy.repair.record import Repair
-from proxy.secrets import MIN_SECRET, masked, masked_start, masked_text
+from proxy.secrets import MIN_SECRET, masked, masked_start
 from proxy.server.activity import Record
 from proxy.server.audit_log import lines, total
 from proxy.server.logging_setup import FactsRecord
@@ -42,14 +43,12 @@ _ADVICE_BY_PROXY = "start it with the parser of the model's family, or without o
 _PLAIN = re.compile(r"[A-Za-z0-9._:,/{}-]{1,200}")
 
 
-def log_request(ctx: RequestContext, status: int) -> None:
-    """Log a request that has ended and its repairs, and write its audit records. Skips the live page's polling."""
-    if ctx.route is routes.UI_STATE and status < 400:
-        return
+def facts_of(ctx: RequestContext, status: int) -> dict[str, Any]:
+    """Return the facts about a request that has ended, for the log and the live page; secrets are masked."""
     outcome = ctx.outcome
     first_byte = None if ctx.first_byte is None else round(ctx.first_byte * 1000, 1)
     answered = status < 400 and first_byte is not None and not outcome.gone and ctx.dialect != "own"
-    facts: dict[str, object] = {
+    facts = {
         "id": ctx.id,
         "method": ctx.method,
         "path": ctx.path,
@@ -63,23 +62,14 @@ def log_request(ctx: RequestContext, status: int) -> None:
         "bytes": ctx.sent,
         **({} if ctx.prepared is None else _chat_facts(ctx, ctx.prepared.chat)),
         "upstream": upstream_kind(outcome.failure) or ("ok" if answered else None),
-        "gone": _gone(ctx) or None,
+        "gone": ("answering" if ctx.sent else "waiting") if outcome.gone else None,
         "error": outcome.error or None,
     }
-    _log(ctx, "request", {name: value for name, value in facts.items() if value is not None})
-    if ctx.prepared is not None:
-        _audit(ctx, ctx.prepared.chat)
+    return _masked(ctx, facts)
 
 
 def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
-    """Return the log facts of a reply; None values are not logged. Warns of a swallowed call."""
     outcome, again = ctx.outcome, ctx.outcome.tries > 1
-    if outcome.swallowed and chat.tools is not None:
-        log.warning(
-            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
-            _shown(_clean(ctx, chat.model)),
-            _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
-        )
     return {
         "model": chat.model,
         "stream": chat.stream,
@@ -93,6 +83,22 @@ def _chat_facts(ctx: RequestContext, chat: ChatRequest) -> dict[str, object]:
     }
 
 
+def log_request(ctx: RequestContext, facts: Mapping[str, Any]) -> None:
+    """Log a request that has ended and its repairs, and write its audit records. Skips the live page's polling."""
+    if ctx.route is routes.UI_STATE and facts["status"] < 400:
+        return
+    outcome = ctx.outcome
+    if outcome.swallowed and ctx.prepared is not None and ctx.prepared.chat.tools is not None:
+        log.warning(
+            "model %s used tokens and said nothing: the server's tool parser may have swallowed a call; %s",
+            _shown(facts["model"]),
+            _ADVICE_BY_PROXY if outcome.plan.parse == "proxy" else _ADVICE,
+        )
+    _log("request", facts)
+    if ctx.prepared is not None:
+        _audit(ctx, ctx.prepared.chat)
+
+
 def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     """Log the repairs of a reply without values, and write them with values to the audit file."""
     outcome = ctx.outcome
@@ -101,9 +107,9 @@ def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
     repairs = (*outcome.audit[len(of_request) :], *(repair for repair in of_request if repair.logged))
     for repair in repairs[:MAX_LINES]:
         about = {"id": ctx.id, "model": chat.model, "tool": repair.tool, "fix": repair.id, "why": repair.why}
-        _log(ctx, "repair", about)
+        _log("repair", _masked(ctx, about))
     if len(repairs) > MAX_LINES:
-        _log(ctx, "repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
+        _log("repair", {"id": ctx.id, "more": len(repairs) - MAX_LINES})
     audit_log = ctx.snapshot.audit
     if audit_log is not None and outcome.audit:
         about = {"id": ctx.id, "model": chat.model, "client": ctx.client}
@@ -111,51 +117,49 @@ def _audit(ctx: RequestContext, chat: ChatRequest) -> None:
             ctx.worker.metrics.add("audit_lost", 1)
 
 
-def _log(ctx: RequestContext, event: str, facts: Mapping[str, object]) -> None:
-    """Log the facts as values and as a line of text, with secrets masked."""
+def _masked(ctx: RequestContext, facts: Mapping[str, object]) -> dict[str, Any]:
+    """Return the facts that are not None, with secrets masked."""
+    return {
+        name: _clean(ctx, value) if isinstance(value, str) else value
+        for name, value in facts.items()
+        if value is not None
+    }
+
+
+def _log(event: str, facts: Mapping[str, object]) -> None:
+    """Log the facts as values and as a line of text."""
     if not log.isEnabledFor(logging.INFO):
         return
-    shown = {name: _clean(ctx, value) if isinstance(value, str) else value for name, value in facts.items()}
-    words = [f"{name}={_shown(value)}" for name, value in shown.items()]
+    words = [f"{name}={_shown(value)}" for name, value in facts.items()]
     line = " ".join(words if event == "request" else [event, *words])
-    log.handle(FactsRecord(logging.INFO, line, event, shown))
+    log.handle(FactsRecord(logging.INFO, line, event, facts))
 
 
 def _shown(value: object) -> str:
     """Return a plain word unchanged, and everything else as a JSON string."""
-    if type(value) in (int, float):
-        return repr(value)  # same as JSON, but faster
     if isinstance(value, dict):
         value = ",".join(f"{name}:{number}" for name, number in value.items())
     text = value if isinstance(value, str) else json.dumps(value)
     return text if _PLAIN.fullmatch(text) else json.dumps(text[:MAX_TEXT])
 
 
-def measure(ctx: RequestContext, status: int) -> None:
-    """Count a request that has ended, for /metrics."""
+def measure(ctx: RequestContext, facts: Mapping[str, Any]) -> None:
+    """Count a request that has ended with these facts, for /metrics."""
     model = "" if ctx.prepared is None else ctx.prepared.chat.model
     if model:
         known_models = ctx.snapshot.known_models()
         # Never use an unknown model or a client's key as a label.
-        if (known_models and model not in known_models) or masked_text(model, ctx.secrets) != model:
+        if (known_models and model not in known_models) or facts["model"] != model:
             model = OTHER
     ctx.worker.metrics.count(
         ctx.outcome,
         dialect=ctx.dialect,
-        status=status,
+        status=facts["status"],
         seconds=time.monotonic() - ctx.began,
         first_byte=ctx.first_byte,
         model=model,
-        when=_gone(ctx),
-        denied=ctx.denied,
+        when=facts.get("gone", ""),
     )
-
-
-def _gone(ctx: RequestContext) -> str:
-    """Return when the client left, or ""."""
-    if not ctx.outcome.gone:
-        return ""
-    return "answering" if ctx.sent else "waiting"
 
 
 def begin_recording(ctx: RequestContext) -> None:
@@ -189,8 +193,8 @@ def _result(ctx: RequestContext, status: int) -> str:
     return "rejected" if outcome.refusals else "clean"
 
 
-def end_activity(ctx: RequestContext, status: int) -> None:
-    """Pass a completed request to the live page, if it asked a model.
+def end_activity(ctx: RequestContext, facts: Mapping[str, Any]) -> None:
+    """Pass a completed request and its facts to the live page, if it asked a model.
 
     The record is built later, on the thread that writes the ring. Call this after `keep_captures`.
     """
@@ -198,34 +202,25 @@ def end_activity(ctx: RequestContext, status: int) -> None:
     asks_model = ctx.route is not None and ctx.route.keeps_model_busy and ctx.dialect != "passed"
     if activity is not None and asks_model and not ctx.snapshot.settings.no_ui:
         recorded = 0 if ctx.recording is None else ctx.recording.size
-        activity.keep(partial(record_of, ctx, status, time.monotonic()), len(ctx.body) + recorded)
+        activity.keep(partial(record_of, ctx, facts, time.time()), len(ctx.body) + recorded)
 
 
-def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
-    """Return the record of a request that ended at this time (`time.monotonic`)."""
-    outcome, prepared = ctx.outcome, ctx.prepared
+def record_of(ctx: RequestContext, facts: Mapping[str, Any], ended: float) -> Record:
+    """Return the record of a request with these facts that ended at this time (seconds since 1970)."""
+    outcome = ctx.outcome
     of_request = len(outcome.request_audit) + len(outcome.healed)
     summary: JsonObject = {
-        "id": ctx.id,
-        "client": ctx.client,
-        "key": "" if ctx.key is None else ctx.key.name,
-        "path": "" if ctx.route is None else ctx.route.path,
-        "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
-        "at": round(time.time() - (time.monotonic() - ended), 3),
-        "status": status,
-        "seconds": round(ended - ctx.began, 3),
+        **facts,
+        "at": ended,
         "tokens": {**outcome.tokens},
-        "result": _result(ctx, status),
-        "calls": outcome.calls,
+        "result": _result(ctx, facts["status"]),
         "tools": {_clean(ctx, name): count for name, count in [*outcome.called.items()][:MAX_TOOLS]},
         "tries": outcome.tries,
         "parse": outcome.plan.parse,
-        "error": _clean(ctx, outcome.error),
         "repairs": [
             _repair(ctx, repair, "request" if place < of_request else "reply")
             for place, repair in enumerate(outcome.audit[:MAX_REPAIRS])
         ],
-        "refusals": dict(outcome.refusals),
         "values": ctx.recording is not None,
     }
     return Record(summary, {} if ctx.recording is None else dict(_parts(ctx, ctx.recording)))
@@ -233,15 +228,10 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
 
 def _repair(ctx: RequestContext, repair: Repair, side: str) -> JsonObject:
     """Return one repair for the live page, with values only if they may be shown."""
-    record: dict[str, Json] = {
-        "fix": _clean(ctx, repair.id),
-        "tool": _clean(ctx, repair.tool),
-        "why": _clean(ctx, repair.why),
-        "side": side,
-    }
+    texts = {"fix": repair.id, "tool": repair.tool, "why": repair.why}
     if ctx.snapshot.settings.audit_values:
-        record |= {"before": _clean(ctx, repair.before, MAX_VALUE), "after": _clean(ctx, repair.after, MAX_VALUE)}
-    return record
+        texts |= {"before": repair.before, "after": repair.after}
+    return {"side": side, **{name: _clean(ctx, text, MAX_VALUE) for name, text in texts.items()}}
 
 
 def _clean(ctx: RequestContext, text: str, most: int = MAX_TEXT) -> str:

@@ -63,7 +63,7 @@ def count_tokens() -> Response:
         answer["object"] = "response.input_tokens"
 
     healed = healed_conversation(ctx, thinking(ctx, target, chat).body, target.family)
-    number, method = count(partial(_ask, target.server, target.headers), healed.body, own)
+    number, method = count(partial(_ask, target.server, target.headers), healed, own)
     response = json_response(dump_json({**answer, "input_tokens": number}))
     response.headers[HEADER] = method
     return response

@@ -226,7 +226,7 @@ def test_no_command_reads_the_rules_of_the_working_directory(tmp_path: Path, nam
 
 
 @pytest.mark.slow
-def test_serve_ignores_the_rules_of_the_working_directory_and_names_the_file_in_use(tmp_path: Path) -> None:
+def test_serve_ignores_the_rules_of_the_working_directory(tmp_path: Path) -> None:
     folder, start = release(tmp_path / "release"), tmp_path / "start"
     start.mkdir()
     (start / "rules.yaml").write_text("settings: {heartbeat: 3}\n")
@@ -239,7 +239,7 @@ def test_serve_ignores_the_rules_of_the_working_directory_and_names_the_file_in_
         with serving(["serve", "--port", str(port)], start, log, **variables):
             answered = until(port, "1.0")
         assert (answered["source"], answered["heartbeat"]) == (source, heartbeat)
-        assert f"rules: {source} (" in log.read_text() and f"{start}/rules.yaml is not read" in log.read_text()
+        assert f"{start}/rules.yaml is not read" in log.read_text()
 
 
 def test_without_a_command_it_serves_and_accepts_the_old_flags(folder: Path, tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_an_address_open_to_the_network_causes_a_warning(capsys: pytest.CaptureF
 
 
 @pytest.mark.usefixtures("serve")
-def test_the_start_is_logged_without_keys(
+def test_a_start_without_mistakes_prints_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = {name: f"a-{name}-key-that-nobody-may-see" for name in ("client", "upstream", "admin")}
@@ -372,11 +372,7 @@ def test_the_start_is_logged_without_keys(
     (tmp_path / "admin").write_text(keys["admin"])
     monkeypatch.setenv("TOOL_PROXY_UPSTREAM_KEY", keys["upstream"])
     served("--client-keys", "keys.yaml", "--admin-key-file", "admin", "--capture", "c")
-    told = capsys.readouterr().err
-    assert told.count("\n") == 3 and all(line.startswith("INFO vllm-tool-proxy ") for line in told.splitlines())
-    assert "keys: 1 for clients, one for the model server, one for the admin" in told
-    assert f"captures to {tmp_path}/c" in told
-    assert not [key for key in (*keys.values(), digest) if key in told]
+    assert capsys.readouterr().err == ""
 
 
 def test_an_unusable_key_is_an_error_that_hides_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,17 +185,3 @@ def test_ready_reports_the_health_of_the_upstream(status: int, ready: bool) -> N
     with Upstream([head(status, {"Content-Length": "0"})]) as server:
         assert snapshot(server.url).is_ready(server.url) is ready
         assert server.seen[0].line.startswith("GET /health ")
-
-
-def test_remembered_models_are_bounded() -> None:
-    """C7: a client that sends invented model names cannot fill the memory."""
-    known = snapshot("http://127.0.0.1:1")
-    for number in range(3000):
-        known.remember(f"model-{number}")
-    assert known.parses("model-0") and not known.parses("model-2999")
-
-
-def test_a_model_name_cannot_forge_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
-    snapshot("http://127.0.0.1:1").remember("evil\nERROR forged" + "x" * 500)
-    assert len(caplog.messages) == 1
-    assert "\n" not in caplog.messages[0] and len(caplog.messages[0]) < 300

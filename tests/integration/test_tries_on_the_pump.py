@@ -23,7 +23,7 @@ from tests.support.scripted import DONE, WRITE_FILE, Script, Upstream, chat
 TRIES: dict[str, tuple[list[Script], set[str]]] = {
     "refusal": ([refused("System message must be at the beginning."), sends("Hi.", streamed=True)], {"open", "learn"}),
     "only reasoning": ([sends(THOUGHT, streamed=True), sends("Hi.", streamed=True)], {"open"}),
-    "three tries": ([SILENT, SWALLOWED, sends(CALL, used=40, streamed=True)], {"open", "server_kind"}),
+    "three tries": ([SILENT, SWALLOWED, sends(CALL, used=40, streamed=True)], {"open", "learn", "server_kind"}),
     "a broken call": ([sends(BROKEN, streamed=True), guided()], {"open", "server_kind"}),
 }
 BLOCKING: list[tuple[type, str]] = [(ModelServer, "open"), (WorkerState, "learn"), (Snapshot, "server_kind")]

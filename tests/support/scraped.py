@@ -33,7 +33,7 @@ def count(metrics: Metrics, *, fixes: Mapping[str, int] | None = None, **more: A
     """Count a successful request, unless `more` says otherwise. `fixes` are its repairs."""
     audit = tuple(Repair(fix, "", "", "") for fix, number in (fixes or {}).items() for _ in range(number))
     said = {field.name: more.pop(field.name) for field in dataclasses.fields(Outcome) if field.name in more}
-    absent = {"first_byte": None, "model": "", "when": "", "denied": ""}
+    absent = {"first_byte": None, "model": "", "when": ""}
     usual = {"dialect": "chat", "status": 200, "seconds": 1.0, **absent}
     metrics.count(Outcome(audit=audit, **said), **{**usual, **more})
 

@@ -29,7 +29,7 @@ function take(state) {
 
 function showModels() {
   const rows = models.map((one) => {
-    const times = requests.filter((each) => each.model === one.model).map((each) => each.seconds).sort((a, b) => a - b);
+    const times = requests.filter((each) => (each.model ?? "") === one.model).map((each) => each.ms / 1000).sort((a, b) => a - b);
     const median = times.length > 0 ? `${times[times.length >> 1].toFixed(2)} s` : "";
     const counts = [one.requests, one.calls, one.rescued, one.rejected, one.failed];
     return row(one.model || "no model", ...counts, tokens(one.tokens_in, one.tokens_out), median);
@@ -56,7 +56,7 @@ function showRequests() {
 function requestRow(one) {
   const button = element("button", { type: "button", "data-number": one.number }, clock(one.at));
   button.addEventListener("click", () => openStory(one.number, reasons));
-  const why = one.error || Object.keys(one.refusals).map((reason) => reasons[reason] ?? reason).join(", ");
+  const why = one.error || Object.keys(one.refused ?? {}).map((reason) => reasons[reason] ?? reason).join(", ");
   const told = one.result === "clean" || one.result === "rescued" ? "" : ` ${one.status >= 400 ? one.status : ""} ${why}`;
   const result = element("span", {}, element("strong", { class: one.result }, one.result), told);
   const called = Object.entries(one.tools).map(([name, count]) => (count > 1 ? `${name} ×${count}` : name));

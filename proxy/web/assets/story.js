@@ -21,7 +21,7 @@ export async function openStory(number, reasons) {
 
 function storyParts(told, reasons) {
   const of = (side, isText) => told.repairs.filter((one) => one.side === side && (one.fix === "text_call") === isText);
-  const refusals = Object.entries(told.refusals).map(([reason, count]) => element("li", {}, `${reason}: ${reasons[reason] ?? "not a call"} (${count})`));
+  const refusals = Object.entries(told.refused ?? {}).map(([reason, count]) => element("li", {}, `${reason}: ${reasons[reason] ?? "not a call"} (${count})`));
   return [
     element("p", {}, element("strong", { class: told.result }, told.result), told.error ? ` ${told.error}` : ""),
     ...titled("What the model wrote, and the call that was sent", of("reply", true).map((one) => repairCard(one, "The model wrote", "The client got"))),
@@ -53,15 +53,15 @@ function facts(told) {
     model: told.model,
     client: told.client,
     key: told.key,
-    path: told.path,
+    path: told.route,
     status: told.status,
-    seconds: told.seconds,
+    seconds: told.ms / 1000,
     "tokens in + out": tokens(told.tokens.prompt, told.tokens.completion),
     calls: told.calls,
     tries: told.tries,
     "calls are found by": told.parse,
   };
-  const shown = Object.entries(listed).filter(([, value]) => value !== "" && value !== null);
+  const shown = Object.entries(listed).filter(([, value]) => (value ?? "") !== "");
   return element("dl", {}, ...shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
 }
 

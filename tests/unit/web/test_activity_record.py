@@ -14,7 +14,7 @@ from proxy.repair.record import Repair
 from proxy.server.activity import Record
 from proxy.web import routes
 from proxy.web.context import RequestContext
-from proxy.web.record import MAX_REPAIRS, MAX_VALUE, record_of
+from proxy.web.record import MAX_REPAIRS, MAX_VALUE, facts_of, record_of
 from tests.support.worker_state import make_state, read_rules
 
 SECRET = "sk-secret-0123456789"
@@ -31,7 +31,7 @@ def context(**settings: Any) -> RequestContext:
 
 
 def ended(ctx: RequestContext, status: int = 200) -> Record:
-    return record_of(ctx, status, ctx.began + 4)
+    return record_of(ctx, facts_of(ctx, status), time.time())
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def sent_upstream(
     """Return the fields that are sent upstream, except the model, the messages and their limit."""
     profile = given.profile(model, "")
     family = family_of(model, profile.family)
-    options = ModelOptions(model=model, thinking=switch_of(given, profile, model, family), server_kind=server)
+    options = ModelOptions(model=model, thinking=switch_of(given.entry(model).thinking, family), server_kind=server)
     made = translate({"model": model, **body}, options).body
     up = think(made, family, profile.thinking, given.thinking_suffix(model)).body
     return {name: value for name, value in up.items() if name not in ("model", "messages", "max_tokens")}
