@@ -9,13 +9,8 @@ import pytest
 
 from tests.real.processes import ROOT
 
-# Modules that only admin paths or commands need. The last two are large libraries.
-LATER = frozenset(
-    (
-        *("proxy.web.page_views", "proxy.web.page_state", "proxy.cli", "proxy.doctor"),
-        *("gunicorn.arbiter", "jsonschema"),
-    )
-)
+# Modules that only commands need. The last two are large libraries.
+LATER = frozenset(("proxy.cli", "proxy.doctor", "gunicorn.arbiter", "jsonschema"))
 # All imported modules, including Python's own, which differ between releases.
 MOST = 740
 MOST_OF_OURS = 272
