@@ -55,7 +55,7 @@ function facts(told) {
     key: told.key,
     path: told.route,
     status: told.status,
-    seconds: told.ms / 1000,
+    seconds: (told.ms / 1000).toFixed(2),
     "tokens in + out": tokens(told.tokens.prompt, told.tokens.completion),
     calls: told.calls,
     tries: told.tries,
