@@ -52,6 +52,8 @@ _DIGITS_AS_ZEROS = bytes(ord("0") if byte in b"0123456789" else byte for byte in
 _LONG_NUMBER = b"0" * 19
 # 19 digits, read as zeros, that can begin an integer: after a blank, a comma, a colon or a bracket, and a sign if any.
 _LONG_INTEGER = re.compile(rb"[ \t\r\n:,\[]-?0{19}")
+# `isinstance` is slower with `dict | list`, which builds a type in each call.
+_CONTAINERS = (dict, list)
 
 
 class VerbatimNumber(float):
@@ -164,7 +166,7 @@ def is_deep(value: Json) -> bool:
     """Return whether lists and objects are nested more than MAX_DEPTH deep; `[[1]]` and `[{}]` have two levels."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
-        containers = [item for item in level if isinstance(item, dict | list)]
+        containers = [item for item in level if isinstance(item, _CONTAINERS)]
         if not containers:
             return False
         level = [child for item in containers for child in (item.values() if isinstance(item, dict) else item)]

@@ -364,7 +364,7 @@ class OpenCall:
         if self.ended is None:
             self.search.feed("".join(self.deltas[self.read :]))
             self.read = len(self.deltas)
-            if self.search.closed >= 0:
+            if self.search.over:
                 self.ended = self.is_whole
         return self.ended is True
 

@@ -137,6 +137,11 @@ class Arguments:
         """True if the next fragment continues a string that is sent as it arrives, and no earlier text is held."""
         return self.where is Where.STRING and self.sent == len(self.data) and not self._may_hold_pair
 
+    @property
+    def over(self) -> bool:
+        """True once the last bracket has closed, even if the text before it is not an object, or repeats a key."""
+        return self.closed >= 0 or self._endless
+
     def feed(self, fragment: str) -> str:
         """Take the next fragment and return the text that can be sent now."""
         self.data += fragment.encode("utf-8", "surrogatepass")

@@ -289,22 +289,25 @@ class Choice:
         return [*events, *self._leave(prose)]
 
     def _leave(self, size: int) -> list[Event]:
-        """Release this number of characters of held text."""
+        """Release this number of characters of held text, and the reasoning after them."""
         events: list[Event] = []
         for text, chunk in self._parts(size, keep=self.mode is Mode.TEXT):
             if isinstance(chunk, Reasoning):
                 events.append(chunk)
             else:
                 events += self._say(text) if chunk is None else [chunk.unchanged((Text(self.number, text),))]
+        while self._waiting and isinstance(behind := self._waiting[0][1], Reasoning):
+            self._waiting.popleft()
+            events.append(behind)
         return events
 
     def _parts(self, size: int, *, keep: bool) -> Iterator[tuple[str, Chunk | Reasoning | None]]:
-        """Remove this number of characters of held text in parts, with the reasoning within and after them.
+        """Remove this number of characters of held text in parts, with the reasoning within them.
 
         `keep`: yield the chunk of each part that is removed whole, so that it can be forwarded unchanged.
         """
         self._size -= size
-        while size or (self._waiting and isinstance(self._waiting[0][1], Reasoning)):
+        while size:
             text, chunk = self._waiting[0]
             if isinstance(chunk, Reasoning):
                 yield self._waiting.popleft()

@@ -257,7 +257,8 @@ class Engine:
             return None
         text, chunk = newest
         template = self._shape(chunk, Text(choice.number, text))
-        return None if template is None else Lane(template, WAITING, chunk, room)
+        # Each held event needs its own bytes, and counts are not kept.
+        return None if template is None or template.counted else Lane(template, WAITING, chunk, room)
 
     def catch_up(self, lane: Lane, text: bytes) -> tuple[Event, ...]:
         """Take the joined texts of events that passed the lane. Returns no events because they were already sent."""

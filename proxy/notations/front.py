@@ -127,10 +127,16 @@ class Reader(ReasoningText):
     def release(self) -> list[Piece]:
         """Release all held text: complete calls, and the rest as prose. An incomplete call becomes prose for good."""
         self.join()
-        self.final = True
-        while self.confident and self._read_held():
-            pass
-        self.final = False
+        while self.confident:
+            self.final = True
+            self._read_held()
+            self.final = False
+            if not self._behind_call:
+                break
+            # The call may have waited for the text after it, which may contain further calls.
+            with suppress(NeedMore):
+                while self._step():
+                    pass
         self._give_up()
         return self.taken()
 

@@ -14,7 +14,16 @@ from proxy.dialects.chat.answer import ChatOptions, read_whole
 from proxy.dialects.chat.writer import ChatWriter
 from proxy.dialects.messages.writer import MessagesWriter, ReplyOptions
 from proxy.engine.engine import Engine
-from proxy.engine.events import Chunk, Reasoning, Text, Unchanged
+from proxy.engine.events import (
+    CallArguments,
+    CallClosed,
+    CallOpened,
+    Chunk,
+    Finished,
+    Reasoning,
+    Text,
+    Unchanged,
+)
 from proxy.engine.task import Task
 from proxy.healing.families import FAMILIES, Family
 from proxy.json import JsonObject
@@ -28,6 +37,7 @@ from tests.support.helpers import (
     chunk,
     delta,
     ends,
+    flat,
     new_engine,
     offered,
     random_cut,
@@ -342,6 +352,13 @@ def test_reasoning_within_a_printed_call_keeps_its_position(name: str, calls: in
     said = [event.text for event in events if isinstance(event, Text | Reasoning)]
     assert engine.calls == calls
     assert said == (["I look.\n", "Hm."] if calls else ["I look.\n", text[:30], "Hm.", text[30:]])
+
+
+def test_reasoning_after_a_printed_call_follows_the_call() -> None:
+    """The call waits for the text after it, in which a string of it may go on."""
+    chunks = [says(STRONG), chunk(delta(reasoning_content="Hm.")), says("\nDone."), ends()]
+    kinds = [type(event) for event in flat(run(chunks, new_engine(ordered=True)))]
+    assert kinds == [CallOpened, CallArguments, CallClosed, Reasoning, Text, Finished]
 
 
 def test_reasoning_that_waits_for_a_call_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

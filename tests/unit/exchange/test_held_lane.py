@@ -187,6 +187,13 @@ def test_chunks_with_more_than_text_do_not_take_the_lane(more: dict[str, Any], e
     assert check(parts) == 0
 
 
+@pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
+def test_chunks_with_empty_token_counts_do_not_take_the_lane(end: str) -> None:
+    """C1: the bytes of events with counts are not kept."""
+    held = [event.replace(b"}\n\n", b',"usage":{}}\n\n') for event in events([*OPENING, *"lllll", end])]
+    assert check([ROLE.raw, *held, ends("stop").raw, DONE]) == 0
+
+
 @pytest.mark.parametrize("content", [delta(content="l", role="assistant"), delta(content="l", tool_calls=[])])
 @pytest.mark.parametrize("end", ['"}}\n</tool_call>', '" so'])
 def test_chunks_that_repeat_the_same_fields_take_the_lane(content: dict[str, Any], end: str) -> None:

@@ -130,6 +130,17 @@ def test_a_complete_call_in_an_open_quotation_is_a_call_after_a_timeout() -> Non
     assert not scanner.held and scanner.release() == []
 
 
+@pytest.mark.parametrize("behind", ["So.", "\nSo it is.\n", "`1 < 2` {", f"So:\n{HERMES}\nThen", "\nSo <too"])
+def test_text_after_a_call_that_waited_is_released_with_the_call(behind: str) -> None:
+    """C2: at a timeout, and before structured calls. Further calls in that text count."""
+    for cut in all_cuts(STRONG + behind):
+        scanner = new_scanner()
+        pieces = [piece for part in cut for piece in scanner.feed(part)] + scanner.release()
+        assert "".join(piece.text for piece in pieces) == STRONG + behind
+        assert "".join(piece.text for piece in pieces if piece.is_prose) == behind.replace(HERMES, "")
+        assert sum(len(piece.calls or ()) for piece in pieces) == 1 + (HERMES in behind)
+
+
 @pytest.mark.parametrize("results", [(f"It says: {QUOTED}",), ()])
 def test_results_are_searched_once_for_all_choices(results: tuple[str, ...]) -> None:
     engine = new_engine(FINDING, sources=results)

@@ -13,6 +13,7 @@ from proxy.engine.events import (
     CallOpened,
     Chunk,
     Event,
+    Text,
 )
 from proxy.errors import LimitExceeded, UpstreamBroken
 from tests.support.messages_checker import check_stream
@@ -57,6 +58,19 @@ def test_interleaved_calls_are_read_in_linear_time(monkeypatch: pytest.MonkeyPat
         for index in (0, 1):
             blocks.take(CallArguments(0, index, "0123456789" * 4))
     assert sum(read) < 20 * 5000 * 40
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"a": "}"}', '{"a": 1, "a": 2}', '{"a": {"b": []}} '])
+def test_text_does_not_wait_for_a_call_whose_object_has_ended(arguments: str) -> None:
+    """C2: without tools in the request, the engine closes no call. JSON allows a repeated key."""
+    blocks = MessagesWriter(ASKED)
+    for event in (opened(0), CallArguments(0, 0, arguments[:3]), CallArguments(0, 0, arguments[3:])):
+        blocks.take(event)
+    assert [each["type"] for each in blocks.take(Text(0, "So"))] == [
+        "content_block_stop",
+        "content_block_start",
+        "content_block_delta",
+    ]
 
 
 def test_the_number_of_calls_that_wait_for_another_is_limited() -> None:
