@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from proxy.dialects.chat.request import ChatRequest
+from proxy.display import escaped
 from proxy.exchange.capture import CaptureFolder, capture_bytes, request_facts
 from proxy.exchange.recording import MAX_KEPT, Recording, TryRecording
 from proxy.json import Json, JsonObject
@@ -210,7 +211,7 @@ def record_of(ctx: RequestContext, status: int, ended: float) -> Record:
         "client": ctx.client,
         "key": "" if ctx.key is None else ctx.key.name,
         "path": "" if ctx.route is None else ctx.route.path,
-        "model": "" if prepared is None else _clean(ctx, prepared.chat.model),
+        "model": "" if prepared is None else escaped(_clean(ctx, prepared.chat.model)),
         "at": round(time.time() - (time.monotonic() - ended), 3),
         "status": status,
         "seconds": round(ended - ctx.began, 3),
