@@ -182,6 +182,15 @@ def test_focus_survives_an_update(chromium: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_selected_text_stays_selected_while_nothing_changes(page: Page) -> None:
+    page.locator("#verdict").select_text()
+    for _ in range(2):
+        with page.expect_response(re.compile("/_ui/state")):
+            pass
+    assert page.evaluate("getSelection().toString()") == page.locator("#verdict").inner_text()
+
+
+@pytest.mark.slow
 def test_the_whole_page_can_be_used_by_keyboard(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_focused()
