@@ -14,8 +14,10 @@ let ended = -1;
 let noted = "";
 
 function take(state) {
-  if (state.totals.requests < ended) {
-    requests = []; // The proxy was restarted. All of its requests are new.
+  if (state.totals.requests - state.requests.length < ended) {
+    // The proxy was restarted, or some of these were counted before they were listed. Ask for all requests again.
+    [requests, ended] = [[], 0];
+    return;
   }
   [models, reasons] = [state.models, state.reasons];
   showStatus(state);
