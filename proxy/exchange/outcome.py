@@ -16,6 +16,8 @@ from proxy.repair.record import Repair
 
 # Refusals that mean a call was cut off, if the token limit ended the reply.
 _CUT = ("cut_off", "broken", "unreadable_arguments", "half_call")
+# A larger count is a server's defect. Sums of such counts would exceed SQLite's integers and Python's floats.
+_MAX_TOKENS = 10**12
 
 
 class CallTally:
@@ -69,13 +71,13 @@ class CallTally:
 
 
 def tokens_of(usage: JsonObject) -> dict[str, int]:
-    """Return the token counts of a usage by kind. Cached tokens are also counted as prompt tokens."""
+    """Return the plausible token counts of a usage by kind. Cached tokens are also counted as prompt tokens."""
     counts = {
         "prompt": usage.get("prompt_tokens"),
         "completion": usage.get("completion_tokens"),
         "cached": as_object(usage.get("prompt_tokens_details")).get("cached_tokens"),
     }
-    return {kind: count for kind, count in counts.items() if type(count) is int and count > 0}
+    return {kind: count for kind, count in counts.items() if type(count) is int and 0 < count <= _MAX_TOKENS}
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from proxy.dialects.chat.request import ChatRequest
+from proxy.display import escaped
 from proxy.exchange.capture import CaptureFolder, capture_bytes, request_facts
 from proxy.exchange.recording import MAX_KEPT, Recording, TryRecording
 from proxy.json import JsonObject
@@ -211,6 +212,7 @@ def record_of(ctx: RequestContext, facts: Mapping[str, Any], ended: float) -> Re
     of_request = len(outcome.request_audit) + len(outcome.healed)
     summary: JsonObject = {
         **facts,
+        "model": escaped(facts.get("model", "")),
         "at": ended,
         "tokens": {**outcome.tokens},
         "result": _result(ctx, facts["status"]),

@@ -24,7 +24,7 @@ from proxy.json import JsonObject, as_object, dump_json, load_json
 from proxy.limits import MAX_ANSWER, REPLY_SECONDS
 from proxy.secrets import masked, masked_text
 from proxy.server.logging_setup import lost_lines
-from proxy.server.metrics import CONTENT_TYPE
+from proxy.server.metrics import CONTENT_TYPE, label_of
 from proxy.upstream.answer_wait import Timeouts
 from proxy.upstream.client import ModelServer, UpstreamCall
 from proxy.upstream.model_list import CLAUDE, all_cards, completed_list, read_cards, served_name
@@ -235,7 +235,7 @@ def metrics() -> Response:
     """`GET /metrics`: the counters of all workers, for Prometheus."""
     worker, models = request_context().worker, request_context().snapshot.all_models()
     with contextlib.suppress(Unavailable):
-        models = worker.shared.listed_models(models)
+        models = worker.shared.listed_models(map(label_of, models))
     in_force = not worker.published.error
     data = worker.metrics.exposition(rules_in_force=in_force, models=models, log_lost=lost_lines())
     return Response(data, content_type=CONTENT_TYPE)

@@ -127,6 +127,21 @@ def test_the_verdict_and_the_totals_count_each_request_once(server: Upstream) ->
     }
 
 
+def test_unusual_names_and_counts_keep_no_request_from_the_page_and_the_metrics(server: Upstream) -> None:
+    reply = {**completion("a"), "usage": {"prompt_tokens": 3, "completion_tokens": 10**400}}
+    script(server, *[[answer(reply)]] * 2)
+    server.paths["/v1/models"] = [answer({"data": [{"id": "half\ud83d", "owned_by": "vllm"}]})]
+    with live_page(server.url) as page:
+        ask(page, chat(model="half\ud83d"))
+        ask(page, chat(model="tiny"))
+        state = page.state(lambda state: len(state["requests"]) == 2)
+        metrics = get(page, "/metrics")
+    assert [one["model"] for one in state["requests"]] == ["half\\ud83d", "tiny"]
+    assert {one["model"] for one in state["models"]} == {"half\\ud83d", "tiny"}
+    assert (state["totals"]["tokens_in"], state["totals"]["tokens_out"]) == (6, 0)
+    assert 'model="half\\\\ud83d"' in metrics.text
+
+
 def test_an_open_page_polls_for_updates_without_log_lines(server: Upstream, caplog: pytest.LogCaptureFixture) -> None:
     script(server, *[whole_reply("a")] * 2)
     caplog.set_level(logging.INFO, "proxy")

@@ -152,21 +152,26 @@ def test_an_open_page_is_updated(chromium: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 3])
 def test_requests_of_a_stopped_proxy_disappear(
-    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """Its file is removed with the runtime directory, and the next proxy starts a new one."""
     monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
     with site(tmp_path) as one, opened(chromium, one.url) as page:
-        one.play(USUAL[0], USUAL[2], USUAL[4])
+        one.play(*[said("a")] * (2 + count))
         one.agent.ask()
         one.agent.ask()
         expect(page.locator("#request-rows tr")).to_have_count(2)
+        page.context.set_offline(True)
+        expect(page.locator("#connection")).to_have_text("not connected")
         for file in tmp_path.glob(f"{FILE_NAME}*"):
             file.unlink()
-        one.agent.ask()
-        expect(page.locator("#request-rows tr")).to_have_count(1)
-        expect(page.locator("#verdict")).to_have_text("1 request, 0 rescued, 0 rejected, 0 failed")
+        for _ in range(count):
+            one.agent.ask()
+        page.context.set_offline(False)
+        expect(page.locator("#verdict")).to_contain_text(f"{count} request")
+        expect(page.locator("#request-rows tr")).to_have_count(count)
 
 
 @pytest.mark.slow
@@ -179,6 +184,15 @@ def test_focus_survives_an_update(chromium: Browser, tmp_path: Path) -> None:
             one.agent.ask()
             expect(page.locator("#request-rows tr")).to_have_count(2)
             expect(page.locator("#request-rows button").last).to_be_focused()
+
+
+@pytest.mark.slow
+def test_selected_text_stays_selected_while_nothing_changes(page: Page) -> None:
+    page.locator("#verdict").select_text()
+    for _ in range(2):
+        with page.expect_response(re.compile("/_ui/state")):
+            pass
+    assert page.evaluate("getSelection().toString()") == page.locator("#verdict").inner_text()
 
 
 @pytest.mark.slow

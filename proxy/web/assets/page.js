@@ -14,8 +14,10 @@ let ended = -1;
 let noted = "";
 
 function take(state) {
-  if (state.totals.requests < ended) {
-    requests = []; // The proxy was restarted. All of its requests are new.
+  if (state.totals.requests - state.requests.length < ended) {
+    // The proxy was restarted, or some of these were counted before they were listed. Ask for all requests again.
+    [requests, ended] = [[], 0];
+    return;
   }
   [models, reasons] = [state.models, state.reasons];
   showStatus(state);
@@ -64,8 +66,8 @@ function requestRow(one) {
 }
 
 function showStatus(state) {
-  byId("version").textContent = state.version;
-  byId("verdict").textContent = state.totals.requests > 0 ? state.verdict : "No request has ended.";
+  write("version", state.version);
+  write("verdict", state.totals.requests > 0 ? state.verdict : "No request has ended.");
   const notes = state.servers.filter((server) => !server.ready).map((server) => `${server.url} does not answer.`);
   if (state.rules.error) {
     notes.push(`A newer rules file is not in force: ${state.rules.error}`);
@@ -74,7 +76,6 @@ function showStatus(state) {
     notes.push("What clients and models wrote is not kept; --audit-values does that.");
   }
   const about = `Rules: ${state.rules.source}. Model servers: ${state.servers.map((server) => server.url).join(", ")}.`;
-  // Text that is drawn again could not be selected.
   if (noted !== [...notes, about].join("\n")) {
     noted = [...notes, about].join("\n");
     fill("notes", [...notes, about].map((note) => element("li", {}, note)));
@@ -82,9 +83,14 @@ function showStatus(state) {
 }
 
 function say(word, kind) {
-  if (byId("connection").textContent !== visible(word)) {
-    byId("connection").textContent = visible(word);
-    byId("connection").className = kind;
+  write("connection", word);
+  byId("connection").className = kind;
+}
+
+/** Write a text unless it is there already: text that is written again loses the reader's selection. */
+function write(id, text) {
+  if (byId(id).textContent !== visible(text)) {
+    byId(id).textContent = visible(text);
   }
 }
 
