@@ -236,21 +236,26 @@ def _free_port(host: str, first: int, folder: Path) -> tuple[int, BinaryIO]:
 
     The log is locked until the proxy ends, so that another `launch` leaves the port alone before the proxy listens.
     """
+    why: str | None = ""
     for port in range(first, min(first + _PORTS, _LAST_PORT) + 1):
-        with contextlib.suppress(OSError):
+        try:
             try_port(host, port)
-            log = folder / f"serve-{port}.log"
-            with reported(log, "written"):
-                folder.mkdir(parents=True, exist_ok=True)
-                output = log.open("ab")
+        except OSError as error:
+            why = error.strerror
+            continue
+        log = folder / f"serve-{port}.log"
+        with reported(log, "written"):
+            folder.mkdir(parents=True, exist_ok=True)
+            output = log.open("ab")
             try:
                 fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 output.truncate(0)
-            except OSError:
+            except BlockingIOError as error:
                 output.close()
-                raise
-            return port, output
-    message = f"port {first} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
+                why = error.strerror
+                continue
+        return port, output
+    message = f"no port of {host} from {first} on can be used ({why}); give the URL of a free port with --url"
     raise CommandError(Status.NOT_THERE, message)
 
 
