@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn, TypeAlias
@@ -130,7 +131,8 @@ def unique(pairs: list[tuple[str, Json]]) -> JsonObject:
     """Return an object with these members. Raises ValueError if a key occurs twice."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a key occurs twice")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {name!r} occurs twice")
     return members
 
 

@@ -159,7 +159,8 @@ def _plan(file: File, key: str) -> tuple[bytes | None, bytes, bool, str]:
 
 def _make(folder: Path) -> None:
     with reported(folder, "created"):
-        folder.mkdir(0o700, parents=True, exist_ok=True)
+        for each in reversed((folder, *folder.parents)):  # `parents=True` would ignore the mode for the outer ones
+            each.mkdir(0o700, exist_ok=True)
 
 
 def _real(path: str) -> Path:

@@ -12,6 +12,7 @@ import resource
 import socket
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
 from yaml.nodes import MappingNode, Node, SequenceNode
 
 from proxy import __version__
@@ -128,14 +129,22 @@ def _notes(text: RulesText, rules: Rules) -> Iterator[str]:
                 glob = repr(cut(node.value, _SHOWN))
                 words = "looks like a regular expression, but is read as a glob: * matches any text"
                 yield f"{place_of(node)}: {glob} {words}"
-    kept, builtin = entries_in_force(rules), entries_in_force(rules_of(builtin_text()))
+    kept, builtin = _parts(rules), _parts(rules_of(builtin_text()))
     for section in ("tools", "models"):
-        gone = ", ".join(title for title, entry in builtin[section] if (title, entry) not in kept[section])
+        gone = ", ".join(dict.fromkeys(part[0] for part in builtin[section] if part not in kept[section]))
         if section in own and gone:
             yield (
                 f"{place_of(own[section][0])}: the section {section} replaces the built-in entries for {gone}; copy "
                 "those that you want to keep from the built-in rules.yaml"
             )
+
+
+def _parts(rules: Rules) -> dict[str, list[tuple[str, Struct, tuple[str, ...]]]]:
+    """Return each fix of a tool and each model, after its title."""
+    return {
+        "tools": [(name, fix, tool.models) for name, tool in rules.tools.items() for fix in tool.fixes],
+        "models": [(model.match, model, ()) for model in rules.models],
+    }
 
 
 def _globs(node: Node, key: str) -> Iterator[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import secrets
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from proxy.cli.check import try_port
@@ -163,11 +164,11 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[str]:
     server = load({"upstream": upstream}, {}, builtin_text())[0].upstream
     if why := unreachable(server):
         raise CommandError(Status.NOT_THERE, why)
-    port, url, elsewhere = _free_port(host, usual), aim.url, ""
+    port, output = _free_port(host, usual, aim.state)
+    url, elsewhere, log = aim.url, "", Path(output.name)
     if port != usual:
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         elsewhere = f" at {url}, because something else listens at {aim.url}"
-    log = aim.state / f"serve-{port}.log"
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -175,7 +176,8 @@ def running_proxy(aim: Target, upstream: str) -> Iterator[str]:
     # The proxy is in its own session, so a signal that ends this process must stop it. While an agent runs, `run_agent`
     # installs its own handlers.
     with _handlers(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)):
-        process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], log)
+        with output:
+            process = _started(aim, ["--upstream", upstream, "--host", host, "--port", str(port)], output)
         try:
             _wait(process, url, log)
             report(f"started a proxy for {upstream}{elsewhere}; it stops when the agent exits; its log is {log}")
@@ -227,17 +229,35 @@ def run_agent(program: str, command: Sequence[str], variables: Mapping[str, str]
     return status if status >= 0 else 128 - status
 
 
-def _free_port(host: str, first: int) -> int:
-    """Return the first free port from `first` on. Raises CommandError."""
+def _free_port(host: str, first: int, folder: Path) -> tuple[int, BinaryIO]:
+    """Return the first free port from `first` on, and the log of the proxy for it. Raises CommandError.
+
+    The log is locked until the proxy ends, so that another `launch` leaves the port alone before the proxy listens.
+    """
+    why: str | None = ""
     for port in range(first, min(first + _PORTS, _LAST_PORT) + 1):
-        with contextlib.suppress(OSError):
+        try:
             try_port(host, port)
-            return port
-    message = f"port {first} of {host} is taken, and so are the next ones; give the URL of a free port with --url"
+        except OSError as error:
+            why = error.strerror
+            continue
+        log = folder / f"serve-{port}.log"
+        with reported(log, "written"):
+            folder.mkdir(parents=True, exist_ok=True)
+            output = log.open("ab")
+            try:
+                fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                output.truncate(0)
+            except BlockingIOError as error:
+                output.close()
+                why = error.strerror
+                continue
+        return port, output
+    message = f"no port of {host} from {first} on can be used ({why}); give the URL of a free port with --url"
     raise CommandError(Status.NOT_THERE, message)
 
 
-def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def _started(aim: Target, options: Sequence[str], output: BinaryIO) -> subprocess.Popen[bytes]:
     """Start a proxy of this package, in its own session because Ctrl-C is for the agent. It stops when this process
     ends, even by SIGKILL. Raises CommandError.
     """
@@ -257,19 +277,17 @@ def _started(aim: Target, options: Sequence[str], log: Path) -> subprocess.Popen
         if os.getppid() != parent:  # it ended before prctl was called
             os._exit(1)
 
-    with reported(log, "written"):
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "proxy", "serve", *options, *rules],
-                # Do not import modules from the working folder.
-                env={**aim.variables, "PYTHONPATH": FOLDER, "PYTHONSAFEPATH": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has no other threads
-            )
+    with reported(sys.executable, "started"):
+        return subprocess.Popen(
+            [sys.executable, "-m", "proxy", "serve", *options, *rules],
+            # Do not import modules from the working folder.
+            env={**aim.variables, "PYTHONPATH": FOLDER, "PYTHONSAFEPATH": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=end_with_parent,  # noqa: PLW1509 - this process has no other threads
+        )
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:

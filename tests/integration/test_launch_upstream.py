@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -315,6 +317,31 @@ def test_the_proxy_of_another_launch_is_not_shared(server: Upstream, home: Path)
         second.communicate(timeout=PATIENCE)
         assert not answers(f"{theirs}/health")
     assert (first.returncode, second.returncode) == (0, 0)
+
+
+def test_a_port_that_another_launch_is_about_to_use_is_left_alone(server: Upstream, home: Path) -> None:
+    """Two agents that start at once would otherwise share one proxy, and one of them the other's model server."""
+    url = f"http://127.0.0.1:{free_port()}"
+    theirs = log_of(home, url)
+    theirs.parent.mkdir(parents=True)
+    with theirs.open("w") as log:
+        fcntl.flock(log, fcntl.LOCK_EX)
+        log.write("theirs")
+        log.flush()
+        status, _, err = run(home, "sdk", "--url", url, "--upstream", server.url, "--", str(home / "asks"))
+    assert status == 7 and f", because something else listens at {url}; " in err
+    assert theirs.read_text() == "theirs"
+
+
+def test_ports_that_cannot_be_used_are_reported_in_one_line(server: Upstream, home: Path) -> None:
+    """The last port has no next one."""
+    with socket.socket() as taken:
+        with suppress(OSError):  # another program may have it
+            taken.bind(("127.0.0.1", 65535))
+        words = ("sdk", "--url", "http://127.0.0.1:65535", "--upstream", server.url, "--", str(home / "asks"))
+        status, out, err = run(home, *words)
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert "no port of 127.0.0.1 from 65535 on can be used (Address already in use); give the URL of a free" in err
 
 
 def start_after(first: subprocess.Popen[str], home: Path, *words: str) -> subprocess.Popen[str]:

@@ -340,6 +340,7 @@ class TestWrite:
         record = {f".local/state/vllm-tool-proxy/setup-{agent}.json"} if new else set()
         assert first.out.count(": written") == len(new - record) == len(_made_by(agent))
         assert {name for name, (mode, _) in written.items() if mode & 0o077} == {*before}
+        assert not [path for path in home.rglob("*") if path.is_dir() and path.stat().st_mode & 0o077]
         # Cline cannot read its key from a variable.
         holding = {name for name, (_, content) in written.items() if KEY.encode() in content}
         assert holding == ({".cline/data/settings/providers.json"} if key and agent == "cline" else set())

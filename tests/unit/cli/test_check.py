@@ -54,6 +54,16 @@ def test_a_copy_of_the_built_in_file_has_no_notes(tmp_path: Path, capsys: pytest
     assert "note: " not in capsys.readouterr().out
 
 
+def test_a_copy_to_which_the_user_added_a_repair_has_no_notes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (Path(__file__).parents[3] / "rules.yaml").read_text()
+    fix = "{parameter: path, condition: missing, action: set_default, default_value: a}"
+    more = text.replace("\n    fixes:\n", f"\n    fixes:\n      - {fix}\n")
+    assert more != text
+    assert notes_of(more, tmp_path, capsys) == []
+
+
 @pytest.mark.parametrize(
     "text", ["models:\n  - match: *qwen*\n", "models:\n  - {match: *qwen, parse: proxy}\n", "aliases:\n  *mini: m\n"]
 )
