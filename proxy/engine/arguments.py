@@ -88,7 +88,7 @@ def policy_of(repairer: Repairer, written: str, *, hold: bool) -> Policy:
         own = (rule for rule in rules if rule.parameter[:1] == (key,))
         return all(apply_rule(rule, name, {key: value}, repairer.tools)[1].get(key) is value for rule in own)
 
-    hold = hold or renames((*rules, *repairer.fallback_rules(name)))
+    hold = hold or renames((*rules, *repairer.rules(name, fallback=True)))
     if tool is None:
         # The rest of the name may be the arguments: `bash{"command": "ls"}`.
         return Policy(hold=hold or (_NO_NAME.search(written) is not None and bool(repairer.tools.begun(written))))

@@ -24,9 +24,9 @@ FILLERS, NAME_FOLLOWS = Tokens(n.FILLERS), Tokens(n.NAME_FOLLOWS)
 _NAME_WORD = r"[\"'](?:name|tool_name)[\"']"
 _JSON_NAME = re.compile(rf"[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"']([^\"'\n]{{1,200}})[\"']")
 _BESIDE = rf"[\"'](?:{'|'.join(sorted(n.BESIDE_WORDS))})[\"']\s*:\s*"
-# The start of JSON, maybe in a fence, up to its first key, or to the first key after an id and a type.
+# The start of JSON up to its first key, or to the first key after an id and a type.
 _JSON_HEAD = regex.compile(
-    rf"(?:{FENCE.pattern})?[\[{{\s]+(?P<beside>{_BESIDE}(?:[\"'][^\"'\n\\,]{{0,80}}[\"']|-?\d{{1,20}}|null)\s*,\s*){{0,3}}"
+    rf"[\[{{\s]+(?P<beside>{_BESIDE}(?:[\"'][^\"'\n\\,]{{0,80}}[\"']|-?\d{{1,20}}|null)\s*,\s*){{0,3}}"
     r"[\"'“](?P<K>[^\"'”\n\\]{1,64})[\"'”]\s*:"
 )
 _JSON_NAMED = regex.compile(rf"\{{\s*{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,")
@@ -36,7 +36,8 @@ _JSON_HEAD_NAME = regex.compile(
     r"(?:[\"']function[\"']\s*:\s*\{\s*)?"
     rf"{_NAME_WORD}\s*:\s*[\"'](?P<N>[^\"'\n\\]{{1,200}})[\"']\s*,|[\"'](?P<K>[\w.-]{{1,200}})[\"']\s*:\s*\{{)"
 )
-_NO_CALL_KEY = "no call begins like this, or with this key"
+# Whitespace, a key or a name too long for the start of a JSON call.
+NO_HEAD = re.compile(r"[\[{\s]*(?:\s{200}|(?:\"(?:name|tool_name|id|type)\"\s*:\s*)?\"[^\"\\]{200})")
 # A name that goes on after its closing quotation mark.
 _BROKEN_NAME = regex.compile(rf"\{{\s*[\"'](?:{'|'.join(n.NAME_WORDS)})[\"']\s*:\s*[\"'][\w.-]{{1,200}}[\"']\w")
 _CALL_WORDS = frozenset(
@@ -108,8 +109,11 @@ class ArgumentReader(TagReader):
             if named and named["K"] not in _CALL_WORDS and json_end(source.text, source.text.index("{", pos)) < 0:
                 self.tool(named["N"] or named["K"])
             return
-        if not check_key(source, self.tools, pos):
-            raise NoCall(_NO_CALL_KEY)
+        head = None if NO_HEAD.match(source.text, pos) else source.match(_JSON_HEAD, pos)
+        key, beside = head.group("K", "beside") if head else ("", "")
+        known = key in _CALL_WORDS or self.tools.resolve(key)
+        if not known and not (beside and any(key in tool.properties for tool in self.tools)):
+            raise NoCall("no call begins like this, or with this key")
         if source.match(_BROKEN_NAME, pos):
             raise NoCall("the name continues after its quotation mark")
         name = None if self.row_begun else source.match(_JSON_HEAD_NAME, pos)
@@ -348,18 +352,6 @@ def _typed(values: JsonObject, tool: Tool | None, bares: set[str]) -> JsonObject
         key: typed(tool.parameter(key), value) if isinstance(value, str) and value in bares else value
         for key, value in values.items()
     }
-
-
-def check_key(source: Source, tools: ToolSet, pos: int) -> bool:
-    """Return whether JSON begins at a position, maybe in a fence. Raise NoCall if its key cannot begin a call."""
-    head = source.match(_JSON_HEAD, pos)
-    if head is None:
-        return False
-    key = head["K"]
-    known = key in _CALL_WORDS or tools.resolve(key)
-    if not known and not (head["beside"] and any(key in tool.properties for tool in tools)):
-        raise NoCall(_NO_CALL_KEY)
-    return True
 
 
 def json_end(text: str, pos: int) -> int:

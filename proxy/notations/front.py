@@ -111,9 +111,8 @@ class Reader(ReasoningText):
         """Return whether all of `text` is prose that can be released immediately, and if so, add it."""
         if not self.is_idle or may_begin(text, self._signs):
             return False
-        if self._looks or self._thought:
-            self.pass_by(text)
-            self._forget()
+        self.pass_by(text)
+        self._forget()
         return True
 
     def finish(self, *, stopped: bool = True) -> list[Piece]:
@@ -241,14 +240,7 @@ class Reader(ReasoningText):
         indented = _INDENTED.search(text, max(self.pos - MAX_SIGN, 0), self.pos)
         start = indented.start() if indented else self.pos
         found = LINE_SIGN.match(text) if indented and not start else None
-        while True:
-            found = found or self._signs.search(text, start)
-            if found is None:
-                self.pos = len(text)
-                self._leave_before(self.pos)
-                if self._is_gap(self.pos):
-                    self.pos = self.out
-                return False
+        while found := found or self._signs.search(text, start):
             at = max(found.start(found.lastindex or 0), self.pos)
             if self.prose.json:
                 self.see(at)
@@ -261,6 +253,11 @@ class Reader(ReasoningText):
                 raise
             self.pos = start = at + 1
             found = None
+        self.pos = len(text)
+        self._leave_before(self.pos)
+        if self._is_gap(self.pos):
+            self.pos = self.out
+        return False
 
     def _begins_at(self, at: int) -> bool:
         """Begin what the sign at a position begins; return whether it begins anything. Raise NeedMore if undecided."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from proxy.limits import MAX_CALLS, MAX_HELD
-from proxy.notations.arguments import check_key, json_end
+from proxy.notations.arguments import json_end
 from proxy.notations.calls import Call, closed_calls
 from proxy.notations.copies import Copies
 from proxy.notations.judge import Judge, Listing, StringGoesOn
@@ -30,8 +30,6 @@ HELD_STEPS, MORE_HELD_STEPS = 8, 50_000
 MAX_OPENER = 60
 # The parameters of a tool's definition.
 _DEFINES = re.compile(r"\"type\"\s*:\s*\"object\"\s*,\s*\"properties\"\s*:")
-# Whitespace, a key or a name too long for the start of a JSON call.
-_NO_HEAD = re.compile(r"[\[{\s]*(?:\s{200}|(?:\"(?:name|tool_name|id|type)\"\s*:\s*)?\"[^\"\\]{200})")
 # Maximum number of refusals to keep, and of characters to search for a tool's name.
 MAX_REFUSED, MAX_SHOWN = 200, 400
 BLANKS = re.compile(r"\s*")
@@ -232,7 +230,6 @@ class HeldText(Stream):
         try:
             if self._kind is Kind.TOKENS:
                 return self._read_tokens(reader, start)
-            self._check_head(source, start)
             calls, end, weak = self._counting(reader, start)
         except NeedMore:
             if size > self._max_held:
@@ -307,15 +304,6 @@ class HeldText(Stream):
         if row_name(self.text, start) in self._off:
             raise NoCall("its notation is off for this model", Rejection.FORMAT_OFF)
         return calls, end, weak
-
-    def _check_head(self, source: Source, start: int) -> None:
-        """Reject incomplete JSON that cannot become a call."""
-        text, opener = self.text, STRONG_WHOLE.match(self.text, start)
-        given = "name=" in opener.group() or HEADER.match(text, start) if opener else self._forced
-        if not given and _NO_HEAD.match(text, opener.end() if opener else start):
-            raise NoCall("no call begins like this")
-        if not opener and not given:
-            check_key(source, self._tools, start)
 
     # -- when none counts -------------------------------------------------------------------------------------------
 

@@ -89,12 +89,22 @@ class Judge:
             self._check_weak(calls)
 
     def _check_told(self, calls: list[Call], end: int) -> None:
-        """Wait for the end of the reply if a string end was inferred: a later mark could be the end."""
+        """Reject calls if the end of a string was inferred and a later mark could be the end, too.
+
+        Only the whole reply shows this.
+        """
         if not any(call.told for call in calls):
             return
         if not self.source.final:
             raise NeedMore
-        if self._marks_follow(end):
+        # Marks in the calls that follow do not count.
+        text, ahead = self.source.text, CallReader(self.source, self.tools)
+        while (found := STRONG_WHOLE.search(text, end)) and not _MARK.search(text, end, found.start()):
+            try:
+                _, end = ahead.strong(found.start())
+            except NoCall:
+                break
+        if _MARK.search(text, end):
             raise StringGoesOn("a string may end elsewhere")
 
     def _check_second_end(self, last: Call, end: int) -> None:
@@ -113,34 +123,20 @@ class Judge:
             if again and (last.unclosed or found.group(2) in self.source.text[last.start : end]):
                 raise StringGoesOn("a string may end elsewhere")
 
-    def _marks_follow(self, pos: int) -> bool:
-        """Return whether a quotation mark or closing brace follows outside of calls."""
-        text, ahead = self.source.text, CallReader(self.source, self.tools)
-        while found := STRONG_WHOLE.search(text, pos):
-            if _MARK.search(text, pos, found.start()):
-                return True
-            try:
-                _, pos = ahead.strong(found.start())
-            except NoCall:
-                break
-        return bool(_MARK.search(text, pos))
-
     def _check_surroundings(self, end: int) -> None:
         """Reject calls in a quotation, a sentence, a listing or a container that shows text.
 
         Consecutive calls are judged together.
         """
         prose, source, text = self.prose, self.source, self.source.text
-        if container := prose.open_container():
-            if container.search(text, end):
-                raise _shown("in a block that shows text", self._run(end))
-            if not source.final:
-                raise NeedMore
+        container = prose.open_container()
+        if container and container.search(text, end):
+            raise _shown("in a block that shows text", self._run(end))
         if not prose.may_be_shown():
             return
         run = self._run(end)
         end, behind = run[-1]
-        if not source.final and source.size - behind < 8:
+        if not source.final and (container or source.size - behind < 8):
             raise NeedMore
         if prose.quoted(text[end : behind + MAX_MARK]):
             raise _shown("quoted", run)

@@ -433,7 +433,7 @@ def elements(text: str, start: int = 0, prefix: str = SEP) -> Iterator[Element]:
         yield opened
 
 
-def element_value(text: str, schema: Schema, prefix: str = "", depth: int = 0) -> Json:
+def element_value(text: str, schema: Schema, prefix: str, depth: int = 0) -> Json:
     """Return the value of nested elements according to the schema; without elements, the value of the text."""
     if not text.strip() and schema.types & {"array", "object"} and "string" not in schema.types:
         return [] if "object" not in schema.types else {}

@@ -8,7 +8,7 @@ from contextlib import suppress
 import regex
 
 from proxy.notations import tables as n
-from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, ArgumentReader
+from proxy.notations.arguments import FENCE, FILLERS, NAME_FOLLOWS, NO_HEAD, ArgumentReader
 from proxy.notations.calls import NO_OPENER, Call, Opener, ReadCalls
 from proxy.notations.literals import DELIMITERS
 from proxy.notations.marks import Level, spelling
@@ -119,9 +119,11 @@ class CallReader(ArgumentReader):
         """Reject calls if a key, closer or delimiter that they lack follows: a string may extend to it."""
         following = n.STRONG.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
-        lacks = any(found.group(1) in lacking for found in _QUOTED_KEY.finditer(text))
-        lacks |= self.foreign and CLOSERS.pattern.search(text) is not None
-        if lacks or (self.delimited and DELIMITERS.pattern.search(text)):
+        if (
+            any(found.group(1) in lacking for found in _QUOTED_KEY.finditer(text))
+            or (self.foreign and CLOSERS.pattern.search(text))
+            or (self.delimited and DELIMITERS.pattern.search(text))
+        ):
             self.deep = True
             raise NoCall("a string may end elsewhere")
 
@@ -149,8 +151,8 @@ class CallReader(ArgumentReader):
     def wrapped(self, pos: int, depth: int = 0) -> ReadCalls:
         """Return the calls in the wrapper at a position, and the position after it."""
         source, opener = self.source, self.opener(pos)
-        if opener is None or depth > MAX_WRAPPERS:
-            raise NoCall("too many wrappers")
+        if opener is None or depth > MAX_WRAPPERS or (not opener.name and NO_HEAD.match(source.text, opener.end)):
+            raise NoCall("too many wrappers, or no call begins like this")
         self.positional = opener.text.startswith("<tool_code")
         self.layout.words = {Level.WRAPPER: spelling(opener.text) if opener.tag else ""}
         # The opener may be repeated, and then its closer.
@@ -242,10 +244,11 @@ class CallReader(ArgumentReader):
             return calls, end
         if sign == "`" and (fence := source.match(FENCE, pos)):
             return self._fenced(fence.end(), opener, depth)
-        if sign in "{[":
+        if sign == "[":
             after = source.blanks(pos + 1)
-            if sign == "[" and after < source.size and (source.text[after].isalpha() or source.text[after] == "_"):
+            if after < source.size and (source.text[after].isalpha() or source.text[after] == "_"):
                 return self.python_list(pos)
+        if sign in "{[":
             return self.json(pos, alone=opener is NO_OPENER)
         if sign in "<]":
             return self.tag_call(pos, opener)

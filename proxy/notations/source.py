@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 from bisect import bisect_right
 from collections.abc import Iterable
 from enum import Enum
@@ -167,9 +166,9 @@ class Source:
         return at
 
 
-def end_of(pattern: re.Pattern[str], text: str, pos: int, limit: int = sys.maxsize) -> int:
-    """Return the end of the pattern's match at a position, up to `limit`; without a match, the position."""
-    found = pattern.match(text, pos, limit)
+def end_of(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    """Return the end of the pattern's match at a position; without a match, the position."""
+    found = pattern.match(text, pos)
     return found.end() if found else pos
 
 

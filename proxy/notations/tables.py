@@ -239,7 +239,7 @@ def _with_keys(style: str, keys: tuple[str, ...]) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=256)
-def family(style: str, keys: tuple[str, ...] = (), elements: tuple[str, ...] = ()) -> re.Pattern[str]:
+def family(style: str, keys: tuple[str, ...], elements: tuple[str, ...]) -> re.Pattern[str]:
     """Return the pattern of all tags in a call of one style. `elements` hold calls; the first of them is open."""
     opens, closes = _with_keys(style, keys)
     begins, ends = (f"<(?:{alternatives(elements)})>|", f"</{re.escape(elements[0])}>|") if elements else ("", "")

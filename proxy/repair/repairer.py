@@ -54,13 +54,10 @@ class Repairer:
         except ValueError:  # nested too deeply to be encoded
             return None
 
-    def rules(self, name: str) -> tuple[ToolRule, ...]:
-        """Return the rules of the user's file for the calls of a tool."""
-        return rules_for(self.policy.rules, name, case_sensitive=self.policy.case_sensitive)
-
-    def fallback_rules(self, name: str) -> tuple[ToolRule, ...]:
-        """Return the built-in rules for the calls of a tool."""
-        return rules_for(self.policy.fallback_rules, name, case_sensitive=self.policy.case_sensitive)
+    def rules(self, name: str, *, fallback: bool = False) -> tuple[ToolRule, ...]:
+        """Return the rules of the user's file for the calls of a tool; the built-in ones if `fallback`."""
+        rules = self.policy.fallback_rules if fallback else self.policy.rules
+        return rules_for(rules, name, case_sensitive=self.policy.case_sensitive)
 
     def _repaired(self, name: str, text: str, reading: ReadArguments) -> Repaired | None:
         if name:
@@ -106,7 +103,7 @@ class Repairer:
         return call
 
     def _by_fallback_rules(self, call: _Call, wrong: int) -> tuple[_Call, int]:
-        for rule in self.fallback_rules(call.name):
+        for rule in self.rules(call.name, fallback=True):
             after = self._applied(rule, call)
             if after is call:
                 continue

@@ -8,7 +8,7 @@ is used only if it fits the schema better (contract C3).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -53,12 +53,12 @@ class Step:
     after: Json
 
 
-def apply_fixes(value: Json, schema: Schema, fixes: Iterable[Fix]) -> tuple[Json, tuple[Step, ...]]:
+def apply_fixes(value: Json, schema: Schema, fixes: tuple[Fix, ...]) -> tuple[Json, tuple[Step, ...]]:
     """Return the value after the fixes, as close to the schema as they bring it, and the applied steps.
 
     The same object is returned if nothing changes.
     """
-    return _SchemaFixer(tuple(fixes)).apply(value, schema, "", 0)
+    return _SchemaFixer(fixes).apply(value, schema, "", 0)
 
 
 class _SchemaFixer:
