@@ -46,7 +46,7 @@ _CALL_WORDS = frozenset(
 _KEY_TAG = regex.compile(r"</[^<>\s]*arg_key[^<>\s]*>")
 _PRINTED = regex.compile(r"print\(\s{0,200}(?=default_api\.)")
 _GLUED_JSON = regex.compile(r"(?:functions\.)?([A-Za-z_][\w-]{0,128}?)(?::\d{1,6})? ?json\s{0,200}(?=[{`])")
-_NAME_GOES_ON = re.compile(r":\w*")
+_NAME_GOES_ON = re.compile(r":[^\s<>{}\[\]()\"'`,;=|:]*")
 _CALL_ID = regex.compile(r"\[CALL_ID\]([\w.:-]+)")
 _KIMI_ID = re.compile(r"functions\.[^\s:]+:[0-9]{1,6}")
 _PYTHON_NAME = regex.compile(r"([A-Za-z_][\w.-]*)(?::\d{1,6})?\s*\(")

@@ -84,7 +84,7 @@ class Reader(ReasoningText):
     @property
     def lane(self) -> re.Pattern[bytes] | None:
         """The pattern of text, escaped as in a JSON string, that can be passed on unread now; None if none can."""
-        return PLAIN if self.is_idle and not self._thought else None
+        return PLAIN if self.is_idle and not self._thought and not self._stripped else None
 
     @property
     def _looks(self) -> bool:
@@ -222,8 +222,7 @@ class Reader(ReasoningText):
             return True
         strong = source.match(STRONG, at)
         self._stripped = source.starts(STRIPPED, at)
-        if self._stripped:
-            self._signs = signs(self._tools.names, self._marks, stripped=True)
+        self._signs = signs(self._tools.names, self._marks, stripped=self._stripped)
         if strong is None and self._json_reply:
             # The JSON that the client asked for contains no calls.
             self._no_calls = text[at] in "{["

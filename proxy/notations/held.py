@@ -115,8 +115,8 @@ class HeldText(Stream):
         self._broken_tool = ""
         # Closers of the open marked text in which calls count.
         self._shown: tuple[str, ...] = ()
-        self.separate(thoughts)
         self._behind_call = self._begun = self._found_any = self._stripped = False
+        self.separate(thoughts)
         # The model invents the client's turn or the result of its call.
         self._made_up = False
         self._no_calls = not tools
@@ -128,7 +128,8 @@ class HeldText(Stream):
         names = self._tools.names
         thoughts = thoughts or Thoughts(markers=())
         self._marks = marks_of(thoughts.markers)
-        self._start, self._weak_tag, self._signs = reply_start(names), weak_tag(names), signs(names, self._marks)
+        self._start, self._weak_tag = reply_start(names), weak_tag(names)
+        self._signs = signs(names, self._marks, stripped=self._stripped)
         self._unknown, begun = thoughts.unknown, thoughts.begun
         self._thought = OpenThought((), True) if self._channel is Channel.REASONING else None
         if begun:

@@ -116,9 +116,12 @@ class Judge:
             raise NeedMore
         following = STRONG_WHOLE.search(self.source.text, end)
         text = self.source.text[end : following.start() if following else self.source.size]
-        if found := (_STRING_END if last.unclosed else _CALL_END).search(text):
+        # The last quotation mark of the call is the one that its strings end with.
+        mark = max("\"'", key=lambda each: self.source.text.rfind(each, last.start, end))
+        ends = (_STRING_END if last.unclosed else _CALL_END).finditer(text)
+        if found := next((each for each in ends if each.group(1) == mark), None):
             # If the quotation marks are paired, another object ends here.
-            before, mark = text[: found.end(1)], found.group(1)
+            before = text[: found.end(1)]
             again = (before.count(mark) - before.count("\\" + mark)) % 2 or (last.unclosed and "\n" not in before)
             if again and (last.unclosed or found.group(2) in self.source.text[last.start : end]):
                 raise StringGoesOn("a string may end elsewhere")

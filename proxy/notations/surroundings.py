@@ -212,6 +212,8 @@ class Prose:
     def listed(self, follows: bool) -> bool:
         """Return whether the current line is part of a listing. `follows`: text follows the call."""
         mark = _listing_mark(self.line)
+        if not self.last_line and mark.strip("*:").isalpha():
+            return False  # a role before a reply, not in a transcript
         return bool(mark) and (follows or (not self.blank_before and _listing_mark(self.last_line) == mark))
 
     def may_be_shown(self) -> bool:
