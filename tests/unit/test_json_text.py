@@ -64,7 +64,7 @@ def test_the_last_of_two_equal_keys_counts(name: str) -> None:
 
 
 def test_arguments_of_a_call_must_not_contain_a_key_twice() -> None:
-    with pytest.raises(ValueError, match="the key .b. occurs twice"):
+    with pytest.raises(ValueError, match=r"the key .b. occurs twice"):
         read_json('{"a": 1, "b": 2, "b": 3}')
 
 
