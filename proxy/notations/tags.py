@@ -292,6 +292,8 @@ class TagReader(ABC):
         if tool is None:
             return text
         prefix = n.SEP if n.SEP in text else ""
+        if mark.key not in tool.properties and text.lstrip().startswith("{") and self.tools.resolve(mark.key) is tool:
+            raise NoCall("the tool's name stands for all keys")
         # Elements inside an undeclared element are the tool's own arguments.
         schema = tool.compiled if prefix and mark.key not in tool.properties else tool.parameter(mark.key)
         listed = all(Validator().is_listed(text.strip(), part) for part in (schema, *schema.parts))
