@@ -16,9 +16,8 @@
 ...         print(event if isinstance(event, str) else event.values)
 I look.
 <BLANKLINE>
-{'path': 'a'}
->>> stream.finish()
-[]
+>>> [call.values for call in stream.finish()]
+[{'path': 'a'}]
 """
 
 from __future__ import annotations
@@ -120,7 +119,10 @@ class CallStream:
         return self._engine.refusals
 
     def feed(self, text: str) -> list[str | ToolCall]:
-        """Take more text and return the results so far in order: text that is not a call, and complete calls."""
+        """Take more text and return the results so far in order: text that is not a call, and complete calls.
+
+        A call is complete when the next one begins or the reply ends: other text may be part of its last value.
+        """
         return self._taken(self._engine.feed(_chunk({"content": text}, None)))
 
     def finish(self, finish_reason: str = "stop") -> list[str | ToolCall]:
