@@ -239,19 +239,18 @@ def read_keys(settings: Settings, rules: Rules, env: Mapping[str, str]) -> Keys:
     upstream = read(settings.upstream_key_file, "upstream-key", parse_secret, "")
     if not upstream and KEY_VARIABLE in env:
         upstream = key_in_variable(KEY_VARIABLE, KEY_VARIABLE, env)
+    named = dict[str, str]()
+    for source in rules.key_sources:
+        if source.startswith("$"):
+            named[source] = key_in_variable(source[1:], f"key {source}", env)
+        else:
+            named[source] = parse_secret(read_file(Path(source)), source)
     return Keys(
         clients=read(settings.client_keys, "client-keys", partial(parse_clients, rules=rules), ()),
         upstream=upstream,
         admin=read(settings.admin_key_file, "admin-key", parse_admin, ""),
-        named={source: _named_key(source, env) for source in rules.key_sources},
+        named=named,
     )
-
-
-def _named_key(source: str, env: Mapping[str, str]) -> str:
-    """Return the key of a rules entry, from a variable (`$NAME`) or a file."""
-    if source.startswith("$"):
-        return key_in_variable(source[1:], f"key {source}", env)
-    return parse_secret(read_file(Path(source)), source)
 
 
 def key_in_variable(name: str, where: str, env: Mapping[str, str]) -> str:

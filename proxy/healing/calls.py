@@ -133,9 +133,9 @@ def _direct_results(messages: Messages, index: int) -> list[JsonObject]:
 
 
 def _called(message: JsonObject, results: list[JsonObject], tools: ToolSet, newest: Iterable[str]) -> JsonObject:
-    """Return the message with its calls if their number equals that of the results; else the same message.
+    """Return the message with the calls in its text as tool calls.
 
-    A call that is copied from one of the `newest` results does not count.
+    Return it unchanged if the numbers of calls and results differ. Calls copied from `newest` results do not count.
     """
     reader = Reader(tools, Copies(tools, tuple(newest)))
     pieces = (*reader.feed(text_of(message.get("content")) or ""), *reader.finish())

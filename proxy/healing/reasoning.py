@@ -93,7 +93,7 @@ def given_back(body: JsonObject, family: Family | None) -> JsonObject:
 
 
 def _as_read(message: Json, fields: Sequence[str]) -> Json:
-    """Return a message with its reasoning in the best of these fields; if there are none, in the most common one."""
+    """Return a message with its reasoning in the best of these fields, or in `reasoning_content` if there are none."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message
     thought, content = thought_of(message), message.get("content")

@@ -22,7 +22,7 @@ from proxy.notations.validator import Validator, children
 # Maximum length of the end of a quotation.
 MAX_MARK = 20
 _MARK = re.compile(r"[\"}]")
-# The possible end of a JSON string and of the brackets around it, and such an end before a call's closer.
+# A quotation mark and a bracket, which may end a JSON string and its object; the same before a call's closer.
 _STRING_END = re.compile(r"([\"'])\s*[}\]]")
 _CALL_END = re.compile(rf"{_STRING_END.pattern}[\s}}\]`]*({WRAPPER_CLOSE}|{CLOSERS.pattern.pattern}|<\|call\|>)")
 # Keywords of an object's schema.

@@ -293,7 +293,7 @@ class TagReader(ABC):
             return text
         prefix = n.SEP if n.SEP in text else ""
         if mark.key not in tool.properties and text.lstrip().startswith("{") and self.tools.resolve(mark.key) is tool:
-            raise NoCall("the tool's name stands for all keys")
+            raise NoCall("an object under the name of its tool")
         # Elements inside an undeclared element are the tool's own arguments.
         schema = tool.compiled if prefix and mark.key not in tool.properties else tool.parameter(mark.key)
         listed = all(Validator().is_listed(text.strip(), part) for part in (schema, *schema.parts))

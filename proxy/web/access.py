@@ -48,7 +48,9 @@ def authenticate(route: Route, environ: Mapping[str, Any], snapshot: Snapshot) -
 
 
 def check_admin(environ: Mapping[str, Any], keys: Keys, *, of_page: bool = False) -> None:
-    """Raise Unauthorized or Forbidden unless the request has the admin key or, without such a key, is local.
+    """Check access to an admin path. Raises Unauthorized or Forbidden.
+
+    If an admin key is set, the request must have it. Otherwise the request must come from this machine.
 
     `of_page`: the path is the live page's. A browser asks its user for the key (HTTP Basic, any name) and then sends it
     with every request to this host. A request from another page is therefore rejected, even with the key.

@@ -390,7 +390,7 @@ class _ResponsesTranslator(Translator):
         self.open_calls[len(self.turns), call_id] += 1
 
     def output(self, call_id: str, parts: list[Part]) -> None:
-        """Add the output of a call in the newest turn. Without such a call it is text, because templates reject it."""
+        """Add an output. If the newest turn has no such call, add it as text: templates reject orphan outputs."""
         turn, call = self.user, (len(self.turns) - 1, call_id)
         if self.open_calls[call]:
             self.open_calls[call] -= 1

@@ -1,4 +1,4 @@
-"""Access to the admin paths: with the admin key or, without such a key, for local programs only."""
+"""Access to the admin paths. They need the admin key; if none is set, only local programs have access."""
 
 from __future__ import annotations
 

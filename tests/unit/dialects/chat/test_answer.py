@@ -97,7 +97,7 @@ def test_a_body_that_is_not_an_answer_raises_upstream_broken(body: bytes) -> Non
 
 @pytest.mark.parametrize("entry", [{"message": None, "finish_reason": "stop"}, {"message": "x"}, {"text": None}])
 def test_a_choice_without_a_message_raises_upstream_broken(entry: dict[str, Any]) -> None:
-    """SDKs fail on such a choice with an error that does not name the cause."""
+    """The error of an SDK would not say what is wrong."""
     with pytest.raises(UpstreamBroken, match="without a message"):
         read_whole(answer({"index": 0, **entry}))
 
